@@ -1,0 +1,39 @@
+"""The parallel layout: how the model and the batch are cut over GPUs."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from clustersim.part import Block
+
+
+class Overlap(Block):
+    """Which communication runs beside computation. A number is the share that is hidden."""
+
+    tp: bool = False
+    dp: bool = True
+    pp: bool = True
+    cp: bool = True
+    ep: bool = False
+
+
+class Layout(Block):
+    """Sizes of the parallel groups. ``dp`` defaults to gpus ÷ (tp · pp · cp); experts are spread over ``ep`` GPUs.
+
+    ``scenario.schema.Parallelism`` adds the schedule (a part of a higher layer) to this.
+    """
+
+    tp: int = Field(default=1, gt=0)
+    pp: int = Field(default=1, gt=0)
+    dp: int | None = Field(default=None, gt=0)
+    cp: int = Field(default=1, gt=0)
+    ep: int = Field(default=1, gt=0)
+    chunks: int | None = Field(default=None, gt=0)
+    """Virtual stages a rank; null: 1, or what the schedule needs (2 for V-shaped ones)."""
+    zero: Literal[0, 1, 2, 3] = 1
+    sequence_parallel: bool = False
+    overlap: Overlap = Overlap()
+    stage_layout: str | None = None
+    """Layers of each stage as a Megatron layout string (``E|(t|)*10m|L``); null: spread evenly."""
