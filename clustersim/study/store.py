@@ -1,0 +1,179 @@
+"""The store of finished replicas: append-only shards that survive a crash at any moment.
+
+A study's folder holds ``study.json`` (what is studied) and shards ``records-*.jsonl``, one line a finished replica. A
+record's key is the hash of (resolved scenario, seed, replica, version): what is there already is never run again. Every
+writer has a shard of its own, so no lock is needed and any shared file system will do. A line that a crash tore is
+ignored, counted and reported; the replica that it held runs again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+import socket
+import uuid
+import zlib
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from clustersim.errors import InputError, Problem
+
+MANIFEST = "study.json"
+
+
+def canonical(data: Any) -> str:
+    """JSON with sorted keys and no blanks: equal data gives equal text. NaN is refused (ValueError)."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
+
+
+def record_key(scenario_hash: str, seed: int, replica: int, version: str) -> str:
+    """Key of one finished replica: 32 hexadecimal digits."""
+    text = f"{scenario_hash}|{seed}|{replica}|{version}"
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """Write beside the target, flush to disk, rename: the file is whole or absent, never half-written.
+
+    Raises:
+        OSError: when the disk is full or the folder read-only; the target is untouched then.
+    """
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.{uuid.uuid4().hex[:8]}.part")
+    try:
+        with temporary.open("w", encoding="utf-8", newline="") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    except BaseException:
+        with contextlib.suppress(OSError):
+            temporary.unlink()
+        raise
+
+
+def _sealed(record: dict[str, Any]) -> str:
+    body = canonical(record)
+    return f"{zlib.crc32(body.encode()):08x} {body}\n"
+
+
+def _opened(line: bytes) -> dict[str, Any] | None:
+    """The record in one line of a shard, or None when the line is torn or altered."""
+    checksum, _, body = line.rstrip(b"\n").partition(b" ")
+    if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(body):
+        return None
+    loaded: dict[str, Any] = json.loads(body)
+    return loaded
+
+
+@dataclass
+class Contents:
+    """What a store holds: ``records`` by key, the number of torn lines a shard, and keys that disagree."""
+
+    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    torn: dict[str, int] = field(default_factory=dict)
+    conflicts: list[str] = field(default_factory=list)
+
+    @property
+    def torn_lines(self) -> int:
+        """Lines that a crash left incomplete, over all shards."""
+        return sum(self.torn.values())
+
+
+class Store:
+    """A folder of finished replicas; use as a context manager when writing."""
+
+    def __init__(self, folder: Path | str) -> None:
+        self.folder = Path(folder)
+        self._file: Any = None
+
+    def open_study(self, manifest: dict[str, Any]) -> None:
+        """Say what is studied here: create the folder, or check that it already holds the same study.
+
+        Raises:
+            InputError: the folder holds another study, or something that is no study.
+            OSError: the folder cannot be made or written.
+        """
+        self.folder.mkdir(parents=True, exist_ok=True)
+        path = self.folder / MANIFEST
+        text = canonical(manifest) + "\n"
+        if not path.exists():
+            if any(self.shards()):
+                raise InputError(Problem("", f"{self.folder} holds records but no {MANIFEST}; name another folder"))
+            write_atomically(path, text)
+        found = self.manifest()
+        if found != json.loads(text):
+            changed = sorted(key for key in {*found, *manifest} if found.get(key) != manifest.get(key))
+            raise InputError(Problem("", f"{self.folder} holds another study (it differs in {', '.join(changed)}); "
+                                         "name another folder, or give the same command to resume"))  # fmt: skip
+
+    def manifest(self) -> dict[str, Any]:
+        """What ``study.json`` says.
+
+        Raises:
+            InputError: there is none, or it is damaged.
+        """
+        path = self.folder / MANIFEST
+        try:
+            loaded = json.loads(path.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise InputError(Problem("", f"{self.folder} is no study: it has no {MANIFEST}")) from None
+        except (NotADirectoryError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            raise InputError(Problem("", f"{path} cannot be read: {error}")) from None
+        if not isinstance(loaded, dict):
+            raise InputError(Problem("", f"{path} is no study: it holds no mapping"))
+        return loaded
+
+    def shards(self) -> list[Path]:
+        """Paths of the shards, sorted by name."""
+        return sorted(self.folder.glob("records-*.jsonl"))
+
+    def load(self) -> Contents:
+        """Every whole record. The order of shards and lines does not matter: records are looked up by key."""
+        contents = Contents()
+        for shard in self.shards():
+            for record in self._read(shard, contents):
+                key = record["key"]
+                known = contents.records.setdefault(key, record)
+                if known is not record and known != record:
+                    contents.conflicts.append(key)
+        return contents
+
+    @staticmethod
+    def _read(shard: Path, contents: Contents) -> Iterator[dict[str, Any]]:
+        with shard.open("rb") as file:
+            for line in file:
+                record = _opened(line)
+                if record is None:
+                    contents.torn[shard.name] = contents.torn.get(shard.name, 0) + 1
+                else:
+                    yield record
+
+    def append(self, records: Iterable[dict[str, Any]]) -> None:
+        """Add finished replicas to this writer's own shard and hand them to the operating system at once."""
+        lines = "".join(_sealed(record) for record in records)
+        if not lines:
+            return
+        if self._file is None:
+            host = "".join(c if c.isalnum() else "-" for c in socket.gethostname())[:40]
+            name = f"records-{host}-{os.getpid()}-{uuid.uuid4().hex[:8]}.jsonl"
+            self._file = (self.folder / name).open("x", encoding="utf-8", newline="")
+        self._file.write(lines)
+        self._file.flush()
+
+    def close(self) -> None:
+        """Flush this writer's shard to disk."""
+        if self._file is not None:
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            self._file.close()
+            self._file = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        self.close()
