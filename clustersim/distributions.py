@@ -13,7 +13,7 @@ import numpy as np
 from pydantic import Field, model_validator
 
 from clustersim.part import Part
-from clustersim.units import DURATION, PositiveSeconds, Seconds
+from clustersim.units import DURATION, PositiveSeconds, Seconds, Unit
 
 
 class Distribution(Part, family="distribution"):
@@ -27,6 +27,11 @@ class Distribution(Part, family="distribution"):
         if isinstance(value, str) and value not in cls.kinds:
             return {"kind": "constant", "value": value}
         return super().short_form(value)
+
+    @classmethod
+    def short_schema(cls) -> list[dict[str, Any]]:
+        """A quantity."""
+        return [Unit(DURATION).schema()]
 
     def draw(self, rng: np.random.Generator, size: int) -> np.ndarray:
         """``size`` independent values in seconds, shape ``(size,)``."""
@@ -107,7 +112,7 @@ class Lognormal(Distribution, kind="lognormal"):
 
     median: PositiveSeconds
     mean: PositiveSeconds | None = None
-    sigma: float | None = Field(default=None, ge=0)
+    sigma: float | None = Field(default=None, ge=0, le=10)
 
     @model_validator(mode="after")
     def _one_of(self) -> Lognormal:
@@ -135,7 +140,7 @@ class Lognormal(Distribution, kind="lognormal"):
 class Weibull(Distribution, kind="weibull"):
     """Weibull with ``shape`` k and either ``scale`` or ``mean``; ``mean = scale · Γ(1 + 1/k)``."""
 
-    shape: float = Field(gt=0)
+    shape: float = Field(ge=0.05, le=1000)
     scale: PositiveSeconds | None = None
     mean: PositiveSeconds | None = None
 
@@ -163,7 +168,7 @@ class Weibull(Distribution, kind="weibull"):
 class Gamma(Distribution, kind="gamma"):
     """Gamma with ``shape`` k and either ``scale`` or ``mean``; ``mean = shape · scale``."""
 
-    shape: float = Field(gt=0)
+    shape: float = Field(ge=0.05, le=1000)
     scale: PositiveSeconds | None = None
     mean: PositiveSeconds | None = None
 

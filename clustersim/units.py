@@ -17,6 +17,8 @@ from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import PydanticCustomError, core_schema
 
+from clustersim.errors import nearest
+
 _DECIMAL = {"k": 1e3, "K": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18, "Z": 1e21, "Y": 1e24}
 _BINARY = {"Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50}
 
@@ -30,8 +32,10 @@ FLOP_RATE = {f"{unit}/s": factor for unit, factor in FLOP.items()}
 POWER = {"W": 1.0, "kW": 1e3, "MW": 1e6}
 ENERGY = {"J": 1.0, "kJ": 1e3, "MJ": 1e6, "Wh": 3600.0, "kWh": 3.6e6, "MWh": 3.6e9}
 
-_NUMBER = r"[+-]?(?:\d[\d_,]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?"
-_TERM = re.compile(rf"\s*({_NUMBER})\s*([^\d\s.,+-][^\s]*)")
+_NUMBER = r"(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
+_TERM = re.compile(rf"\s*({_NUMBER})\s*([^\W\d_]+(?:/[^\W\d_]+)?)")
+_LARGEST = 1e30
+"""Beyond it a value is a slip of the pen, and products of such values would leave the range of a float."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,36 +54,40 @@ class Dimension:
         Raises:
             ValueError: with a sentence that says what would be right.
         """
+        stripped = text.strip()
+        sign = -1.0 if stripped.startswith("-") else 1.0
+        body = stripped[1:] if stripped[:1] in ("-", "+") else stripped
         total, position = 0.0, 0
-        while position < len(text.rstrip()):
-            match = _TERM.match(text, position)
+        while position < len(body) or position == 0:
+            match = _TERM.match(body, position)
             if match is None:
                 raise ValueError(self._not_a_quantity(text))
             number, unit = match.groups()
             if unit not in self.units:
-                raise ValueError(f"'{text}' has the unit '{unit}', which is not one of {self.name}{self._hint(unit)}")
-            total += float(number.replace("_", "").replace(",", "")) * self.units[unit]
+                raise ValueError(f"'{unit}' in '{text[:60]}' is no unit of {self.name}{self._hint(unit)}")
+            total += float(number.replace("_", "")) * self.units[unit]
             position = match.end()
-        if position == 0:
-            raise ValueError(self._not_a_quantity(text))
-        return total
+        return sign * total
 
     def _not_a_quantity(self, text: str) -> str:
-        return f"'{text}' is not {self.name}; write a number and a unit, such as '{self.example}'"
+        comma = " (decimals take a point, not a comma)" if "," in text else ""
+        return f"'{text[:60]}' is not {self.name}{comma}; write a number and a unit, such as '{self.example}'"
 
     def _hint(self, unit: str) -> str:
         shown = ", ".join(self.printed)
         folded = {known.lower(): known for known in self.units}
-        if re.fullmatch(r"[kKMGTP]i?b(ps|/s)?|[kKMGTPgmt]bps", unit):
-            return f" (bits or bytes? write '{unit[0].upper()}bit/s' or '{unit[0].upper()}B/s'); units: {shown}"
+        if ("B" in self.units or "B/s" in self.units) and re.fullmatch(r"[kKMGTPgmt]i?b(ps|/s)?", unit):
+            per_second = "/s" if "B/s" in self.units else ""
+            prefix = unit[0].upper() if unit[0] not in "k" else "k"
+            return f" (bits or bytes? write '{prefix}bit{per_second}' or '{prefix}B{per_second}'); units: {shown}"
         if unit.lower() in folded:
             return f"; did you mean '{folded[unit.lower()]}'? units: {shown}"
-        return f"; units: {shown}"
+        return f"{nearest(unit, self.units) or ';'} units: {shown}"
 
     def format(self, value: float) -> str:
         """``value`` in the largest printed unit that reads back to the same float; SI otherwise."""
         base = next(unit for unit, factor in self.units.items() if factor == 1.0)
-        best = f"{value!r} {base}"
+        best = f"{int(value) if value == int(value) and abs(value) < 1e15 else repr(value)} {base}"
         for unit in self.printed:
             shown = value / self.units[unit]
             text = f"{int(shown)} {unit}" if shown == int(shown) and abs(shown) < 1e15 else f"{shown!r} {unit}"
@@ -112,15 +120,18 @@ def _validator(dimension: Dimension, positive: bool) -> Callable[[Any, Validatio
                                       {"name": dimension.name, "example": dimension.example})  # fmt: skip
         elif context.get("units") == "required":
             raise PydanticCustomError("quantity", "{value} needs a unit ({units}), such as '{example}'",
-                                      {"value": str(value), "units": ", ".join(dimension.printed),
+                                      {"value": str(value)[:60], "units": ", ".join(dimension.printed),
                                        "example": dimension.example})  # fmt: skip
         else:
-            number = float(value)
+            number = float(value) if abs(value) <= _LARGEST else math.copysign(math.inf, value)
         if not math.isfinite(number):
             raise PydanticCustomError("quantity", "must be finite, such as '{example}'", {"example": dimension.example})
         if number < dimension.minimum or (positive and number == 0):
             rule = "greater than 0" if positive else "at least 0"
-            raise PydanticCustomError("quantity", "{value} must be {rule}", {"value": str(value), "rule": rule})
+            raise PydanticCustomError("quantity", "{value} must be {rule}", {"value": str(value)[:60], "rule": rule})
+        if number > _LARGEST:
+            raise PydanticCustomError("quantity", "{value} is out of all range; did a digit slip in?",
+                                      {"value": str(value)[:60]})  # fmt: skip
         return number
 
     return validate
@@ -140,9 +151,13 @@ class Unit:
         )
 
     def __get_pydantic_json_schema__(self, schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return self.schema()
+
+    def schema(self) -> JsonSchemaValue:
+        """JSON Schema of the quantity: a pattern and an example."""
         units = "|".join(re.escape(unit) for unit in self.dimension.units)
         term = rf"\s*{_NUMBER}\s*({units})"
-        return {"type": "string", "pattern": f"^({term})+\\s*$", "examples": [self.dimension.example]}
+        return {"type": "string", "pattern": f"^\\s*\\+?({term})+\\s*$", "examples": [self.dimension.example]}
 
 
 Seconds = Annotated[float, Unit(DURATION)]
