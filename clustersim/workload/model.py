@@ -90,6 +90,10 @@ class TransformerModel(PresetModel, folder="models"):
     mtp_layers: int = Field(default=0, ge=0)
     """Multi-token-prediction layers after the last (DeepSeek-V3: 1)."""
     norm: Literal["rmsnorm", "layernorm"] = "rmsnorm"
+    qk_norm: bool = False
+    """Queries and keys are normalised a head (Qwen3)."""
+    embedding_norm: bool = False
+    """A norm between the embedding and the first layer (BLOOM)."""
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
