@@ -1,0 +1,105 @@
+"""What a rank holds: units in flight by list order, and bytes over time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from clustersim.pipeline.dependencies import CODE, IS_COMPUTE, Ints
+from clustersim.pipeline.graph import Floats, Graph
+from clustersim.pipeline.ops import Kind
+from clustersim.pipeline.replay import Timeline
+
+_TAKES = (CODE[Kind.F], CODE[Kind.RELOAD])
+
+
+def _frees(graph: Graph) -> npt.NDArray[np.bool_]:
+    """(parts,) whether a part frees its unit's activations: B and W; I where its unit has no W; an offload."""
+    parts = graph.parts
+    free = np.isin(parts.kind, (CODE[Kind.B], CODE[Kind.W], CODE[Kind.OFFLOAD]))
+    key = parts.stage * (int(parts.unit.max(initial=0)) + 1) + parts.unit
+    weights = key[parts.kind == CODE[Kind.W]]
+    lone = (parts.kind == CODE[Kind.I]) & ~np.isin(key, weights)
+    return np.asarray(free | lone)
+
+
+def peak_in_flight(graph: Graph) -> Ints:
+    """(ranks,) the most units (microbatch, or slice of one, through one stage) whose activations a rank holds at once.
+
+    An F takes, a B or W frees (W holds what it needs until it has run), in list order; a fused pair takes before it frees.
+    """
+    parts = graph.parts
+    change = np.isin(parts.kind, _TAKES).astype(np.int64) - _frees(graph)
+    rank, place = parts.rank[parts.node], parts.place[parts.node]
+    by = np.lexsort((-change, place, rank))
+    running = np.cumsum(change[by])
+    peaks = np.zeros(graph.ranks, dtype=np.int64)
+    for r, mine in enumerate(np.split(running, np.searchsorted(rank[by], np.arange(1, graph.ranks)))):
+        before = running[np.searchsorted(rank[by], r) - 1] if r and len(mine) else 0
+        peaks[r] = max(0, int(mine.max(initial=before)) - int(before))
+    return peaks
+
+
+@dataclass(frozen=True, eq=False)
+class Held:
+    """Bytes of activations on one rank: ``bytes[i]`` from ``time_s[i]`` on; ``op[i]`` is the op that made the change."""
+
+    time_s: Floats
+    bytes: Floats
+    op: Ints
+
+    @property
+    def peak(self) -> float:
+        """The most held at once, bytes."""
+        return float(self.bytes.max(initial=0.0))
+
+    @property
+    def peak_op(self) -> int | None:
+        """The op at whose start the peak is reached first."""
+        return int(self.op[int(self.bytes.argmax())]) if len(self.bytes) else None
+
+
+def held_bytes(
+    timeline: Timeline, activation_bytes: npt.ArrayLike = 1.0, checkpoint_bytes: npt.ArrayLike | None = None
+) -> list[Held]:
+    """Bytes of activations that each rank holds over time.
+
+    Args:
+        timeline: from either replay.
+        activation_bytes: of one unit on one stage: one number, or one a stage.
+        checkpoint_bytes: what a unit holds between F and R where the list recomputes it; None: the same as without.
+
+    Returns:
+        One ``Held`` a rank. An F takes at its start (only the checkpoint, if an R takes the rest), a B or W frees at its
+        end; an offload frees when the copy has ended, a reload takes when its copy starts. At equal times frees come first.
+    """
+    graph = timeline.graph
+    parts = graph.parts
+    change = _part_bytes(graph, np.broadcast_to(np.asarray(activation_bytes, float), graph.stages), checkpoint_bytes)
+    frees = change < 0
+    when = np.where(frees, timeline.end[parts.node], timeline.start[parts.node])
+    rank = parts.rank[parts.node]
+    active = change != 0
+    by = np.lexsort((parts.place[parts.node], ~frees, when, rank))
+    by = by[active[by]]
+    result = []
+    for r in range(graph.ranks):
+        mine = by[rank[by] == r]
+        result.append(Held(when[mine], np.cumsum(change[mine]), parts.node[mine]))
+    return result
+
+
+def _part_bytes(graph: Graph, full: Floats, checkpoint_bytes: npt.ArrayLike | None) -> Floats:
+    """(parts,) bytes that each part takes (above 0) or frees (below 0)."""
+    parts = graph.parts
+    key = parts.stage * (int(parts.unit.max(initial=0)) + 1) + parts.unit
+    again = np.isin(key, key[parts.kind == CODE[Kind.R]]) & IS_COMPUTE[parts.kind]
+    kept = full if checkpoint_bytes is None else np.broadcast_to(np.asarray(checkpoint_bytes, float), graph.stages)
+    size, checkpoint = full[parts.stage], kept[parts.stage]
+    forward, reload = parts.kind == CODE[Kind.F], parts.kind == CODE[Kind.RELOAD]
+    change = np.where(forward, np.where(again, checkpoint, size), 0.0)
+    change = np.where(reload, size, change)
+    change = np.where(parts.kind == CODE[Kind.R], size - checkpoint, change)
+    return np.asarray(np.where(_frees(graph), -size, change))
