@@ -83,7 +83,7 @@ class Block(BaseModel):
 
 def problem(loc: tuple[int | str, ...], sentence: str, value: Any = None, **words: Any) -> InitErrorDetails:
     """One line of a ``ValidationError``: ``sentence`` (with ``{word}`` places) about the value at ``loc``."""
-    return InitErrorDetails(type=PydanticCustomError("rule", sentence, words or None), loc=loc, input=value)  # type: ignore[arg-type]
+    return InitErrorDetails(type=PydanticCustomError("rule", sentence, words or None), loc=loc, input=value)
 
 
 def line_errors(title: str, lines: list[InitErrorDetails]) -> ValidationError:
@@ -100,7 +100,7 @@ def again(detail: ErrorDetails) -> InitErrorDetails:
     """The same error, ready to be raised once more."""
     if detail["type"] in _builtin_types():
         return InitErrorDetails(type=detail["type"], loc=detail["loc"], input=detail["input"], ctx=detail.get("ctx", {}))
-    error = PydanticCustomError(detail["type"], "{text}", {"text": detail["msg"]})  # type: ignore[arg-type]
+    error = PydanticCustomError(detail["type"], "{text}", {"text": detail["msg"]})
     return InitErrorDetails(type=error, loc=detail["loc"], input=detail["input"])
 
 

@@ -2,25 +2,40 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, Self
+import hashlib
+import json
+from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, PrivateAttr, field_validator, model_validator
 
-from clustersim.checkpoint.engine import CheckpointEngine, NoCheckpoint
+from clustersim.checkpoint.engine import CheckpointEngine
 from clustersim.faults.failure import FailureModel
 from clustersim.faults.repair import Repair
 from clustersim.hardware.cluster import Cluster
-from clustersim.part import Block, expand_preset
-from clustersim.recovery.strategy import RecoveryStrategy, Restart
+from clustersim.part import Block, expand_preset, line_errors
+from clustersim.pipeline.schedule import Schedule
+from clustersim.recovery.strategy import RecoveryStrategy
+from clustersim.scenario.checks import Pieces, cross_check
+from clustersim.scenario.parts import import_parts
 from clustersim.workload.layout import Layout
 from clustersim.workload.model import TransformerModel
 from clustersim.workload.training import Training
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+import_parts()
 
 
 class Parallelism(Layout):
     """The layout and its pipeline schedule."""
 
-    schedule: Any = "1f1b"
+    schedule: Schedule = Field(default_factory=lambda: Schedule.build("1f1b"))
+
+    @property
+    def virtual_stages(self) -> int:
+        """Chunks a rank: as written, else what the schedule takes."""
+        return self.chunks if self.chunks is not None else self.schedule.default_chunks()
 
 
 class Simulation(Block):
@@ -31,36 +46,102 @@ class Simulation(Block):
 
 
 class Scenario(Block):
-    """One training job on one cluster: the input of every command."""
+    """One training job on one cluster: the input of every command.
+
+    ``clustersim.load`` reads one from YAML. From Python bare numbers are SI (seconds, bytes, bytes/s, FLOP).
+    """
 
     version: Literal[1] = 1
     name: str = "scenario"
     description: str = ""
+    plugins: tuple[str, ...] = ()
+    """Python modules whose parts may be named here."""
     model: TransformerModel
     cluster: Cluster
     training: Training
-    parallelism: Parallelism = Parallelism()
-    checkpoint: CheckpointEngine = NoCheckpoint()
+    parallelism: Parallelism = Field(default_factory=Parallelism)
+    checkpoint: CheckpointEngine = Field(default_factory=lambda: CheckpointEngine.build("none"))
     failures: tuple[FailureModel, ...] = ()
-    recovery: RecoveryStrategy = Restart()
+    recovery: RecoveryStrategy = Field(default_factory=lambda: RecoveryStrategy.build("restart"))
     repair: Repair = Repair()
     calibration: Any = None
     simulation: Simulation = Simulation()
 
+    _file: str | None = PrivateAttr(default=None)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named_failures(cls, value: Any) -> Any:
+        """A preset's name, or ``{preset: name}``, stands for its list of failures."""
+        failures = value.get("failures") if isinstance(value, dict) else None
+        if failures is None and isinstance(value, dict) and "failures" in value:
+            return {**value, "failures": ()}
+        return value
+
     @field_validator("failures", mode="before")
     @classmethod
-    def _named_failures(cls, value: Any, info: ValidationInfo) -> Any:
-        """A preset's name, or ``{preset: name}``, stands for its list."""
+    def _preset(cls, value: Any) -> Any:
         if isinstance(value, str) or (isinstance(value, dict) and "preset" in value):
             return expand_preset("failures", value)["failures"]
-        return () if value is None else value
+        return value
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        wrong = cross_check(Pieces(self.model, self.cluster, self.training, self.parallelism))
+        if wrong:
+            raise line_errors("Scenario", wrong)
+        return self
+
+    @property
+    def dp(self) -> int:
+        """Data-parallel replicas: as written, else gpus ÷ (tp · pp · cp)."""
+        layout = self.parallelism
+        return layout.dp if layout.dp is not None else self.cluster.gpus // (layout.tp * layout.pp * layout.cp)
+
+    @property
+    def microbatches(self) -> int:
+        """Microbatches a step of one replica."""
+        return self.training.global_batch // (self.training.micro_batch * self.dp)
+
+    def data(self) -> dict[str, Any]:
+        """The scenario as plain data: presets expanded, defaults written out, quantities as text with their units."""
+        return self.model_dump(mode="json")
+
+    def resolved(self) -> str:
+        """The scenario as YAML that says everything: it needs no preset and loads back to an equal scenario."""
+        from clustersim.scenario.dump import to_yaml
+
+        return to_yaml(self.data())
+
+    @property
+    def sha256(self) -> str:
+        """Hash of the resolved scenario: the same for the same job, however it was written."""
+        text = json.dumps(self.data(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+        return hashlib.sha256(text.encode()).hexdigest()
 
     def replace(self, path: str, value: Any) -> Self:
-        """A copy with the value at a dotted path changed, validated anew (``replace("checkpoint.interval", "20 min")``)."""
-        data = self.model_dump(mode="json")
-        *parents, last = path.split(".")
-        target = data
-        for key in parents:
-            target = target[key]
-        target[last] = value
-        return type(self).model_validate(data)
+        """A copy with the value at a dotted path changed, validated anew.
+
+        Args:
+            path: keys and list indices, such as ``"checkpoint.interval"`` or ``"failures.0.mtbf"``.
+            value: what YAML could hold there (``"20 min"``), or a bare number in SI.
+
+        Raises:
+            InputError: naming the path and what would be right.
+        """
+        from clustersim.scenario.load import changed
+
+        return changed(self, path, value)
+
+    @classmethod
+    def load(cls, source: str | Path | dict[str, Any], overrides: tuple[str, ...] = ()) -> Scenario:
+        """See :func:`clustersim.scenario.load.load`."""
+        from clustersim.scenario.load import load
+
+        return load(source, overrides)
+
+    def _repr_html_(self) -> str:
+        """The resolved YAML, for notebooks."""
+        from html import escape
+
+        return f"<details><summary><b>{escape(self.name)}</b> {escape(self.description)}</summary><pre>{escape(self.resolved())}</pre></details>"

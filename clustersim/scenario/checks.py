@@ -1,0 +1,152 @@
+"""Rules that hold between blocks of a scenario: sizes that must divide one another. All that are broken are reported."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, NamedTuple
+
+from pydantic_core import InitErrorDetails, PydanticCustomError
+
+from clustersim.errors import InputError
+from clustersim.hardware.cluster import Cluster
+from clustersim.pipeline.schedule import Pipeline
+from clustersim.workload.model import TransformerModel
+from clustersim.workload.training import Training
+
+if TYPE_CHECKING:
+    from clustersim.scenario.schema import Parallelism
+
+Broken = Iterator[tuple[tuple[str, ...], str]]
+"""Path of the value that a broken rule is about, and a sentence."""
+
+
+class Pieces(NamedTuple):
+    """The blocks that the rules are about; None where a block itself is wrong and reported already."""
+
+    model: TransformerModel | None
+    cluster: Cluster | None
+    training: Training | None
+    parallelism: Parallelism | None
+
+    @property
+    def dp(self) -> int | None:
+        """Data-parallel replicas, None where they cannot be told."""
+        layout = self.parallelism
+        if layout is None:
+            return None
+        if layout.dp is not None:
+            return layout.dp
+        if self.cluster is None:
+            return None
+        rest, left = divmod(self.cluster.gpus, layout.tp * layout.pp * layout.cp)
+        return rest if not left and rest else None
+
+    @property
+    def microbatches(self) -> int | None:
+        """Microbatches a step, None where they cannot be told."""
+        if self.training is None or self.dp is None:
+            return None
+        count, left = divmod(self.training.global_batch, self.training.micro_batch * self.dp)
+        return count if not left and count else None
+
+
+def cross_check(pieces: Pieces) -> list[InitErrorDetails]:
+    """Every rule that is broken, as errors at the values to change."""
+    rules = (_gpus, _batch, _layers, _tensor_parallel, _sequence, _experts, _schedule)
+    return [
+        InitErrorDetails(type=PydanticCustomError("check", "{text}", {"text": sentence}), loc=path, input=None)
+        for rule in rules
+        for path, sentence in rule(pieces)
+    ]
+
+
+def _gpus(pieces: Pieces) -> Broken:
+    layout, cluster = pieces.parallelism, pieces.cluster
+    if layout is None or cluster is None:
+        return
+    gpus, inner = cluster.gpus, layout.tp * layout.pp * layout.cp
+    job = f"the job has {gpus:,} GPUs (nodes {cluster.nodes} × {cluster.node.gpus})"
+    product = f"tp {layout.tp} × pp {layout.pp} × cp {layout.cp}"
+    if layout.dp is None and gpus % inner:
+        yield ("parallelism",), f"{product} = {inner:,} does not divide the GPUs: {job}"
+    elif layout.dp is not None and layout.dp * inner != gpus:
+        right = f"dp {gpus // inner:,} would be right" if gpus % inner == 0 else f"{product} does not divide them"
+        yield ("parallelism", "dp"), f"{product} × dp {layout.dp} = {inner * layout.dp:,}, and {job}; {right}"
+
+
+def _batch(pieces: Pieces) -> Broken:
+    training, dp = pieces.training, pieces.dp
+    if training is None or dp is None:
+        return
+    unit = training.micro_batch * dp
+    if training.global_batch % unit:
+        below, above = training.global_batch // unit * unit, (training.global_batch // unit + 1) * unit
+        near = f"{below:,} or {above:,}" if below else f"{above:,}"
+        yield (("training", "global_batch"),
+               f"{training.global_batch:,} must be a multiple of micro_batch {training.micro_batch} × dp {dp} = {unit:,}; "
+               f"nearest: {near}")  # fmt: skip
+
+
+def _layers(pieces: Pieces) -> Broken:
+    model, layout = pieces.model, pieces.parallelism
+    if model is None or layout is None or layout.stage_layout is not None:
+        return
+    chunks = layout.virtual_stages
+    stages = layout.pp * chunks
+    # A stage without a layer makes sense at the ends alone, where the embedding and the output layer are its work.
+    if stages > model.layers + model.mtp_layers + 2:
+        key = "chunks" if chunks > 1 and layout.chunks is not None else "pp"
+        yield (("parallelism", key),
+               f"pp {layout.pp} × chunks {chunks} = {stages} stages are too many for {model.layers} layers, the embedding "
+               f"and the output layer (at most {model.layers + model.mtp_layers + 2})")  # fmt: skip
+    if model.moe is not None and model.moe.dense_layers > model.layers:
+        yield ("model", "moe", "dense_layers"), f"{model.moe.dense_layers} is more than the {model.layers} layers"
+
+
+def _tensor_parallel(pieces: Pieces) -> Broken:
+    model, layout = pieces.model, pieces.parallelism
+    if model is None or layout is None or layout.tp == 1:
+        return
+    path = ("parallelism", "tp")
+    if model.heads % layout.tp:
+        yield path, f"{layout.tp} must divide the {model.heads} attention heads"
+    elif model.latent is None and max(model.kv, layout.tp) % min(model.kv, layout.tp):
+        yield path, f"{layout.tp} must divide the {model.kv} key/value heads, or be a multiple of them (copies)"
+    if model.ffn_hidden % layout.tp:
+        yield path, f"{layout.tp} must divide ffn_hidden {model.ffn_hidden:,}"
+
+
+def _sequence(pieces: Pieces) -> Broken:
+    model, training, layout = pieces.model, pieces.training, pieces.parallelism
+    if training is not None and layout is not None:
+        pieces_of_sequence = layout.cp * (layout.tp if layout.sequence_parallel else 1)
+        if training.seq_len % pieces_of_sequence:
+            what = f"cp {layout.cp}" + (f" × tp {layout.tp} (sequence_parallel)" if layout.sequence_parallel else "")
+            yield ("training", "seq_len"), f"{training.seq_len:,} must be a multiple of {what}"
+    if training is not None and model is not None and 0 < model.positions < training.seq_len:
+        yield ("training", "seq_len"), f"{training.seq_len:,} is longer than the model's {model.positions:,} learned positions"
+
+
+def _experts(pieces: Pieces) -> Broken:
+    model, layout, dp = pieces.model, pieces.parallelism, pieces.dp
+    if model is None or layout is None or layout.ep == 1:
+        return
+    path = ("parallelism", "ep")
+    if model.moe is None:
+        yield path, f"{layout.ep} spreads experts, and {model.name} has none; 1 is right for a dense model"
+        return
+    if model.moe.experts % layout.ep:
+        yield path, f"{layout.ep} must divide the {model.moe.experts} experts"
+    if dp is not None and (dp * layout.cp * layout.tp) % layout.ep:
+        yield path, f"{layout.ep} must divide tp {layout.tp} × cp {layout.cp} × dp {dp}, the GPUs of one pipeline stage"
+
+
+def _schedule(pieces: Pieces) -> Broken:
+    layout, microbatches = pieces.parallelism, pieces.microbatches
+    if layout is None or microbatches is None:
+        return
+    try:
+        layout.schedule.resolve(Pipeline(layout.pp, microbatches, layout.virtual_stages))
+    except InputError as error:
+        for found in error.problems:
+            yield ("parallelism", "schedule"), found.message

@@ -1,0 +1,20 @@
+"""Writing a scenario back as YAML."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+
+def to_yaml(data: Any) -> str:
+    """Plain data as block-style YAML, keys in their order."""
+    from ruamel.yaml import YAML
+
+    yaml = YAML(typ="safe", pure=True)
+    yaml.default_flow_style = False
+    yaml.sort_base_mapping_type_on_output = False  # type: ignore[assignment]
+    yaml.width = 120
+    yaml.allow_unicode = True
+    stream = io.StringIO()
+    yaml.dump(data, stream)
+    return stream.getvalue()
