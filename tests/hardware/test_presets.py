@@ -19,7 +19,13 @@ CONTRACT_GPUS = (
     "p100 v100-16g v100-32g a100-40g a100-80g a800-80g h100-sxm h100-pcie h100-96g h200 h800 b200 b300 gb200 gb300 "
     "rtx-3090 rtx-4090 mi250x mi300x mi355x"
 ).split()
-FOLDERS: dict[str, Any] = {"gpus": Gpu, "nodes": Node, "models": TransformerModel, "networks": Network, "storage": Storage}
+FOLDERS: dict[str, Any] = {
+    "gpus": Gpu,
+    "nodes": Node,
+    "models": TransformerModel,
+    "networks": Network,
+    "storage": Storage,
+}
 ALL = [(folder, name) for folder in FOLDERS for name in preset_names(folder)]
 UNITS = {"units": "required"}
 
@@ -51,7 +57,9 @@ def test_every_value_names_its_source(folder: str, name: str) -> None:
     values = {key: item for key, item in data.items() if key != "sources"}
     missing = [path for path in paths_of(values) if not has_source(path, sources)]
     assert not missing, f"{folder}/{name}: no source for {missing}"
-    known = {path[: len(key)] for key in sources for path in paths_of(values) if path == key or path.startswith(f"{key}.")}
+    known = {
+        path[: len(key)] for key in sources for path in paths_of(values) if path == key or path.startswith(f"{key}.")
+    }
     assert set(sources) == known, f"{folder}/{name}: sources of keys that are not there: {set(sources) - known}"
 
 
@@ -105,14 +113,18 @@ def test_llama3_counts_of_54_days() -> None:
     assert counts["hbm3-memory"] == pytest.approx(72, abs=1e-3)
 
 
-@pytest.mark.parametrize(("name", "days", "total", "manual"), [("byterobust-dense", 90, 175, 20), ("byterobust-moe", 30, 125, 31)])
+@pytest.mark.parametrize(
+    ("name", "days", "total", "manual"), [("byterobust-dense", 90, 175, 20), ("byterobust-moe", 30, 125, 31)]
+)
 def test_byterobust_counts(name: str, days: float, total: float, manual: float) -> None:
     counts = events(name, 9600, 1200, days * 24)
     assert sum(counts.values()) == pytest.approx(total, rel=1e-5)
     assert sum(counts[cause] for cause in planned(name)) == pytest.approx(manual, rel=1e-5)
 
 
-@pytest.mark.parametrize(("name", "per_1000_node_days"), [("rsc-1", 6.5), ("rsc-2", 2.34), ("bloom", 2.976), ("opt-175b", 16.13)])
+@pytest.mark.parametrize(
+    ("name", "per_1000_node_days"), [("rsc-1", 6.5), ("rsc-2", 2.34), ("bloom", 2.976), ("opt-175b", 16.13)]
+)
 def test_rates_per_1000_node_days(name: str, per_1000_node_days: float) -> None:
     assert sum(events(name, 8000, 1000, 24).values()) == pytest.approx(per_1000_node_days, rel=1e-3)
 

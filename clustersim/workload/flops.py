@@ -1,0 +1,129 @@
+"""Model FLOP of a training step: the numerator of MFU, and what recomputation adds for HFU.
+
+A matrix product of m × k by k × n counts 2·m·k·n. Backward counts twice the forward. Core attention of one sequence
+counts 2·(d_qk + d_v)·heads·pairs forward, where pairs is s²/2 for a causal mask (``causal-half``) or s²
+(``full-attention``, the convention of Megatron's papers). The output head counts; the embedding look-up, norms and
+other elementwise work do not. Experts count for the tokens routed to them (top-k), never for all.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from clustersim.workload.attention import AttentionShape, core_flop
+from clustersim.workload.model import Full, Linear, TransformerModel
+from clustersim.workload.parameters import is_moe
+from clustersim.workload.training import FullRecompute, SelectiveRecompute, Training
+
+BACKWARD = 2.0
+"""Backward FLOP ÷ forward FLOP: gradient of the input and gradient of the weights, a product each."""
+
+
+class LayerFlop(NamedTuple):
+    """Forward FLOP of one layer for one token (core attention: on the average token of its sequence)."""
+
+    projections: float
+    core: float
+    mlp: float
+    """A dense MLP, or router and shared experts."""
+    experts: float
+    """Routed experts, for the top-k that the token goes to."""
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return sum(self)
+
+
+class StepFlop(NamedTuple):
+    """FLOP of one step of the whole job."""
+
+    linear: float
+    """Forward and backward of all projections, MLPs and experts."""
+    attention: float
+    """Forward and backward of core attention."""
+    head: float
+    """Forward and backward of the output head."""
+    mtp: float
+    """Forward and backward of multi-token-prediction modules, their output heads included."""
+    recompute: float
+    """Forward work done a second time; part of HFU, not of MFU."""
+
+    @property
+    def model(self) -> float:
+        """What MFU counts."""
+        return self.linear + self.attention + self.head + self.mtp
+
+    @property
+    def hardware(self) -> float:
+        """What HFU counts."""
+        return self.model + self.recompute
+
+
+def projection_flop(model: TransformerModel) -> float:
+    """Forward FLOP a token of the attention projections of one layer."""
+    if model.latent is None:
+        return 2.0 * model.hidden * model.head_size * (2 * model.heads + 2 * model.kv)
+    latent = model.latent
+    query = model.heads * (latent.nope_head_dim + latent.rope_head_dim)
+    queries = model.hidden * query if latent.q_rank is None else latent.q_rank * (model.hidden + query)
+    up = latent.kv_rank * model.heads * (latent.nope_head_dim + latent.v_head_dim)
+    down = model.hidden * (latent.kv_rank + latent.rope_head_dim)
+    return 2.0 * (queries + down + up + model.heads * latent.v_head_dim * model.hidden)
+
+
+def core_attention_flop(model: TransformerModel, seq_len: int, *, full: bool) -> float:
+    """Forward FLOP of core attention of one layer for one sequence; ``full`` counts the whole square."""
+    latent = model.latent
+    query = model.head_size if latent is None else latent.nope_head_dim + latent.rope_head_dim
+    value = model.head_size if latent is None else latent.v_head_dim
+    shape = AttentionShape(1.0, float(model.heads), float(model.kv), seq_len, query, value, 1.0)
+    kind = Full() if full and not isinstance(model.attention, Linear) else model.attention
+    return core_flop(kind, shape)
+
+
+def layer_flop(model: TransformerModel, layer: int, seq_len: int, *, full: bool = False) -> LayerFlop:
+    """Forward FLOP of one layer for one token."""
+    core = core_attention_flop(model, seq_len, full=full) / seq_len
+    matrices = 3 if model.gated_mlp else 2
+    moe = model.moe
+    if moe is None or not is_moe(model, layer):
+        return LayerFlop(projection_flop(model), core, 2.0 * matrices * model.hidden * model.ffn_hidden, 0.0)
+    expert = 2.0 * matrices * model.hidden * moe.expert_ffn_hidden
+    router = 2.0 * model.hidden * moe.experts
+    return LayerFlop(projection_flop(model), core, router + moe.shared_experts * expert, moe.top_k * expert)
+
+
+def step_flop(model: TransformerModel, training: Training, stages: int = 1) -> StepFlop:
+    """FLOP of one step of the whole job, attention counted as ``training.mfu`` says.
+
+    ``stages`` is the number of pipeline stages (full recomputation of n layers counts a stage).
+    """
+    tokens, full = float(training.tokens_per_step), training.mfu == "full-attention"
+    layers = [layer_flop(model, index, training.seq_len, full=full) for index in range(model.layers)]
+    both = 1.0 + BACKWARD
+    core = sum(layer.core for layer in layers)
+    linear = sum(layer.total for layer in layers) - core
+    head = 2.0 * model.hidden * model.vocab
+    module = layers[-1].total + 4.0 * model.hidden**2 + head
+    again = recompute_flop(model, training, layers, stages)
+    return StepFlop(both * tokens * linear, both * tokens * core, both * tokens * head,
+                    both * tokens * model.mtp_layers * module, tokens * again)  # fmt: skip
+
+
+def recompute_flop(model: TransformerModel, training: Training, layers: list[LayerFlop], stages: int) -> float:
+    """Forward FLOP a token that the backward pass does again; elementwise ops cost none."""
+    recompute = training.recompute
+    if isinstance(recompute, FullRecompute):
+        share = 1.0 if recompute.layers is None else min(1.0, recompute.layers * stages / model.layers)
+        return share * sum(layer.total for layer in layers)
+    if not isinstance(recompute, SelectiveRecompute):
+        return 0.0
+    ops = set(recompute.ops)
+    total = 0.0
+    for layer in layers:
+        total += layer.core if ops & {"attention", "attention-core"} else 0.0
+        total += layer.projections if "attention" in ops else 0.0
+        total += layer.mlp if "mlp" in ops else 0.0
+        total += layer.experts if ops & {"moe", "mlp"} else 0.0
+    return total
