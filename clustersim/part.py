@@ -10,6 +10,7 @@ the JSON Schema has one branch a kind, and a plug-in's class is known from the m
 
 from __future__ import annotations
 
+import difflib
 import functools
 import re
 from collections.abc import Iterable
@@ -178,10 +179,14 @@ class Part(Block):
             return value
         part = cls._part_named(value)
         fields = {key: item for key, item in value.items() if key != "kind"}
+        if isinstance(part, PydanticCustomError):
+            raise line_errors(cls.family, [InitErrorDetails(type=part, loc=(), input=value),
+                                           *cls._wrong_keys(str(value["kind"]), fields, context)])  # fmt: skip
         return part.model_validate(fields, context=context)  # type: ignore[return-value]
 
     @classmethod
-    def _part_named(cls, value: Any) -> type[Part]:
+    def _part_named(cls, value: Any) -> type[Part] | PydanticCustomError:
+        """The class that ``value`` names, or, for an unknown name, the error to report beside those of its other keys."""
         known = cls.known_kinds()
         words = {"family": cls.family, "key": cls.key, "known": ", ".join(known)}
         if not isinstance(value, dict):
@@ -190,11 +195,23 @@ class Part(Block):
             raise PydanticCustomError("no_kind", "needs the key '{key}': one of {known}", words)
         kind = value["kind"]
         part = cls.kinds.get(kind) if isinstance(kind, str) else None
-        if part is None:
-            words |= {"kind": str(kind)[:60], "hint": nearest(str(kind)[:60], known)}
-            raise PydanticCustomError("kind", "there is no {family} '{kind}'{hint}; known: {known}".replace(
-                "{hint}; ", "{hint} " if words["hint"] else "; "), words)  # fmt: skip
-        return part
+        if part is not None:
+            return part
+        text = str(kind)[:60]
+        words |= {"kind": text, "hint": nearest(text, known) or f"; known: {', '.join(known)}"}
+        return PydanticCustomError("kind", "there is no {family} '{kind}'{hint}", words)
+
+    @classmethod
+    def _wrong_keys(cls, kind: str, fields: dict[str, Any], context: dict[str, Any] | None) -> list[InitErrorDetails]:
+        """What else is wrong with a part of an unknown kind: judged as the nearest kind, else by the family's common keys."""
+        near = difflib.get_close_matches(kind, cls.known_kinds(), n=1)
+        part = cls.kinds[near[0]] if near else cls
+        fields = fields if near else {key: item for key, item in fields.items() if key in cls.model_fields}
+        try:
+            part.model_validate(fields, context=context)
+        except ValidationError as error:
+            return [again(detail) for detail in error.errors(include_url=False)]
+        return []
 
     @classmethod
     def key_hint(cls, key: str) -> str:
@@ -291,10 +308,9 @@ def expand_preset(folder: str, value: Any, kinds: Iterable[str] = ()) -> dict[st
     presets = preset_names(folder)
     if name not in presets:
         known = sorted({*presets, *kinds})
-        hint = nearest(str(name)[:60], known)
-        raise PydanticCustomError("preset", "there is no '{name}' among the {folder}{hint} known: {known}",
-                                  {"name": str(name)[:60], "folder": folder, "hint": hint or ";",
-                                   "known": ", ".join(known)})  # fmt: skip
+        hint = nearest(str(name)[:60], known) or f"; known: {', '.join(known)}"
+        raise PydanticCustomError("preset", "there is no '{name}' among the {folder}{hint}",
+                                  {"name": str(name)[:60], "folder": folder, "hint": hint})  # fmt: skip
     data = {key: item for key, item in preset_data(folder, name).items() if key != "sources"}
     return merge(data, {key: item for key, item in value.items() if key != "preset"})
 

@@ -164,12 +164,17 @@ def validate(tree: Node, problems: Sequence[Problem] = (), units: bool = True) -
     try:
         scenario = Scenario.model_validate(data, context=context)
     except ValidationError as error:
-        known = {(problem.path, problem.line) for problem in found}
         fresh = [*problems_of(error.errors(include_url=False), tree), *_checked_apart(data, tree, context, error)]
-        found += [problem for problem in fresh if (problem.path, problem.line) not in known]
+        known = [problem.path for problem in found if problem.path]
+        found += [problem for problem in fresh if not _follows(problem.path, known)]
     if found:
         raise InputError(in_order(found))
     return scenario
+
+
+def _follows(path: str, known: list[str]) -> bool:
+    """Whether an error at ``path`` only repeats one that is known: of the same value, or of the block around it."""
+    return any(other == path or (path and other.startswith(f"{path}.")) for other in known)
 
 
 def _checked_apart(data: Any, tree: Node, context: dict[str, Any], error: ValidationError) -> list[Problem]:

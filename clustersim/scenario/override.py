@@ -47,7 +47,8 @@ def apply_override(tree: Node, text: str, option: str = "--set") -> tuple[Node, 
     if not equals or not all(steps):
         raise _refuse(place, "", "needs the form key.path=value, such as checkpoint.interval=20min")
     value, problems = parse_tree(raw, place.file or option, None, place)
-    return assign(tree, steps, value, place), [replace(item, path=".".join([*steps, item.path])) for item in problems]
+    problems = [replace(item, path=".".join(filter(None, [*steps, item.path]))) for item in problems]
+    return assign(tree, steps, value, place), problems
 
 
 def assign(node: Node, steps: list[str], value: Node, place: Place, done: tuple[str, ...] = ()) -> Node:

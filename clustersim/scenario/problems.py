@@ -126,7 +126,7 @@ def _one_of(value: Any, words: dict[str, Any]) -> str:
     names = [name.strip().strip("'") for name in options.split(",")]
     hint = nearest(value, names) if isinstance(value, str) else ""
     if len(names) == 1:
-        return f"{shown(value)} is not what is due here, {names[0]}"
+        return f"must be {names[0]}, not {shown(value)}"
     return f"{shown(value)} is not one of {', '.join(names)}{hint}"
 
 

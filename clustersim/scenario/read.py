@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from clustersim.errors import InputError, Problem, nearest
-from clustersim.scenario.tree import Node, Place, TreeBuilder
+from clustersim.scenario.tree import MOST_NODES, Node, Place, TreeBuilder
 
 LARGEST_FILE = 256 * 1024
 """Bytes. Larger tables (fault traces, op lists) are files of their own, which a scenario names."""
@@ -95,6 +95,7 @@ def parse_tree(text: str, shown: str, folder: Path | None, place: Place | None =
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
+    _refuse_huge(text, shown)
     yaml = YAML(typ="safe", pure=True)
     try:
         graph = yaml.compose(text)
@@ -109,6 +110,17 @@ def parse_tree(text: str, shown: str, folder: Path | None, place: Place | None =
     builder = TreeBuilder(shown, folder, yaml.constructor, place)
     tree = builder.build(graph)
     return tree, builder.problems
+
+
+def _refuse_huge(text: str, shown: str) -> None:
+    """Refuse before parsing what would take the parser seconds: brackets without end, tens of thousands of values."""
+    if text.count(",") + text.count("\n") > 2 * MOST_NODES:
+        raise _refuse(shown, f"holds more than {2 * MOST_NODES:,} lines and list entries; a scenario is smaller")
+    depth = 0
+    for bracket in re.findall(r"[\[{\]}]", text):
+        depth = depth + 1 if bracket in "[{" else max(0, depth - 1)
+        if depth > 100:
+            raise _refuse(shown, "is nested too deeply to be a scenario")
 
 
 def _yaml_problem(error: Any, text: str, shown: str, place: Place | None) -> Problem:

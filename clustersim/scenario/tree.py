@@ -9,12 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
-from clustersim.errors import Problem
+from clustersim.errors import InputError, Problem
 from clustersim.paths import FileText
 
-MOST_NODES = 50_000
+MOST_NODES = 20_000
 """Keys and values of one file, anchors expanded."""
 DEEPEST = 50
 """Levels of nesting."""
@@ -77,17 +77,17 @@ class TreeBuilder:
         self.count = 0
 
     def build(self, node: Any, path: tuple[str, ...] = ()) -> Node:
-        """The tree under ``node``; where something is wrong a problem is noted and null stands in its place."""
+        """The tree under ``node``; where something is wrong a problem is noted and null stands in its place.
+
+        Raises:
+            InputError: when the file is too large or too deep to go on.
+        """
         self.count += 1
         place = self._place(node)
         if self.count > MOST_NODES:
-            if self.count == MOST_NODES + 1:
-                self._wrong(path, f"holds more than {MOST_NODES:,} values, anchors expanded; a scenario is smaller", place)
-            return Node(None, place, folder=self.folder)
+            self._refuse(path, f"holds more than {MOST_NODES:,} values, anchors expanded; a scenario is smaller", place)
         if len(path) > DEEPEST:
-            self._wrong(path[:4], f"is nested deeper than {DEEPEST} levels", place)
-            self.count = MOST_NODES + 1
-            return Node(None, place, folder=self.folder)
+            self._refuse(path, f"is nested deeper than {DEEPEST} levels", place)
         suffix = str(node.tag).removeprefix(_CORE)
         if isinstance(node.value, list) and suffix == "map":
             return self._mapping(node, path, place)
@@ -164,6 +164,10 @@ class TreeBuilder:
         if self.fixed is not None:
             return self.fixed
         return Place(self.file, node.start_mark.line + 1, node.start_mark.column + 1)
+
+    @staticmethod
+    def _refuse(path: tuple[str, ...], message: str, place: Place) -> NoReturn:
+        raise InputError(Problem(".".join(path[:3]), message).at(place.file, place.line, place.column))
 
     def _wrong(self, path: tuple[str, ...], message: str, place: Place) -> None:
         problem = Problem(".".join(path), message).at(place.file, place.line, place.column)
