@@ -24,7 +24,7 @@ has RECV for a tensor the dependency runs over it; otherwise an edge between ran
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -33,7 +33,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustersim.errors import InputError
-from clustersim.pipeline.ops import COMPUTE, Action, Fused, Kind, Op, Program
+from clustersim.pipeline.ops import COMPUTE, Action, Batch, Fused, Kind, Op, Program, parts_of
 
 Ints = npt.NDArray[np.int64]
 Bools = npt.NDArray[np.bool_]
@@ -66,24 +66,28 @@ class Parts:
 
 
 def flatten(program: Program, *, serial: bool = False) -> Parts:
-    """The flat arrays of a program; ``serial`` makes a fused pair two ops, one after the other."""
-    ranks: Iterable[Iterable[Action]] = program.ranks
-    if serial:
-        ranks = [[part for action in rank for part in (action if type(action) is Fused else (action,))] for rank in program.ranks]
+    """The flat arrays of a program; ``serial`` makes a fused pair two ops, one after the other.
+
+    The messages of a batch become ops of their own (what a batch posts together waits for nothing of the same batch here).
+    """
+    ranks: Sequence[Sequence[Action]] = program.ranks
+    kinds = set(map(type, chain.from_iterable(ranks)))
+    if Batch in kinds or (serial and Fused in kinds):
+        opened = (Batch, Fused) if serial else (Batch,)
+        ranks = [[part for action in rank for part in (parts_of(action) if type(action) in opened else (action,))] for rank in ranks]
     actions: list[Any] = list(chain.from_iterable(ranks))
-    lengths = np.array([len(rank) for rank in ranks], dtype=np.int64)  # type: ignore[arg-type]
-    pairs = [index for index, action in enumerate(actions) if type(action) is Fused]
+    pairs = [index for index, action in enumerate(actions) if type(action) is Fused] if Fused in kinds else []
     second = [actions[index].second for index in pairs]
     for index in pairs:
         actions[index] = actions[index].first
     stage, kind, unit = zip(*chain(actions, second), strict=True) if actions else ((), (), ())
     if None in unit:
         unit = tuple(NO_UNIT if value is None else value for value in unit)
-    ends = np.cumsum(lengths)
+    lengths = np.array([len(rank) for rank in ranks], dtype=np.int64)
     rank = np.repeat(np.arange(len(lengths)), lengths)
     return Parts(
         rank=rank,
-        place=np.arange(len(actions)) - (ends - lengths)[rank],
+        place=np.arange(len(actions)) - (np.cumsum(lengths) - lengths)[rank],
         node=np.concatenate([np.arange(len(actions)), np.array(pairs, dtype=np.int64)]),
         stage=np.array(stage, dtype=np.int64),
         kind=np.array([CODE[value] for value in kind], dtype=np.int64),

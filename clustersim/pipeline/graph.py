@@ -164,10 +164,9 @@ class Graph:
         return Tables.of(self)
 
     @cached_property
-    def lists(self) -> tuple[list[int], list[int], list[int], list[int]]:
-        """The lists of the Python engine: order, where each node's edges stop, their sources and messages."""
-        edges = self.edges
-        return self.order.tolist(), edges.start[1:].tolist(), edges.other.tolist(), self.edge_message.tolist()
+    def lists(self) -> tuple[list[int], list[int], list[int]]:
+        """The lists of the Python engine: order, where each node's edges stop, their sources."""
+        return self.order.tolist(), self.edges.start[1:].tolist(), self.edges.other.tolist()
 
     @cached_property
     def departure_node(self) -> Ints:
@@ -234,7 +233,8 @@ def compile(  # noqa: A001 - the field's word; the module is imported by name
         p2p: ``overlapped``: a message leaves when its op ends and holds nobody up. ``blocking``: between two compute ops a
             rank runs one batch of its sends and of the receives that the next op needs; a transfer starts when both ends
             have come to theirs, and both stand still until it is over (Megatron without overlap, torch's 1F1B).
-            ``deferred``: a message leaves only when the sender's next compute op has ended.
+            ``deferred``: a message is sent with its rank's next communication: it leaves when the sender's next compute op
+            has ended, unless that op receives something itself.
         streams: see ``clustersim.pipeline.streams``; only for lists with explicit sends and receives.
         fused: ``atomic``: a fused pair starts and ends as one; ``serial``: its first op, then its second.
         resident_limit: units that may stay on a rank; an F waits for the offloads that make room. None: no limit.
@@ -252,7 +252,7 @@ def compile(  # noqa: A001 - the field's word; the module is imported by name
     source, target, message, transfer, nodes = _joined(parts, edges, stream, p2p)
     messages = _messages(parts, source[message >= 0], target[message >= 0])
     if p2p == "deferred":
-        source = _deferred(parts, source, message)
+        source = _deferred(parts, source, target, message)
     if p2p == "blocking" and len(messages):
         source, target, message, transfer, nodes = _rendezvous(parts, source, target, message, nodes)
     order, bounds = rounds(nodes, source, target, [op for op, _ in edges.missing])
@@ -306,13 +306,14 @@ def _messages(parts: Parts, source: Ints, target: Ints) -> Messages:
     return Messages(source, target, parts.rank[source], parts.rank[target], parts.stage[: parts.ops][source], counted)
 
 
-def _deferred(parts: Parts, source: Ints, message: Ints) -> Ints:
-    """Messages leave behind the sender's next compute op."""
-    after = neighbours(parts)[1]
-    moved = source.copy()
+def _deferred(parts: Parts, source: Ints, target: Ints, message: Ints) -> Ints:
+    """Messages leave behind the sender's next compute op, unless that op receives and so is preceded by communication."""
     crossing = message >= 0
-    following = after[source[crossing]]
-    moved[crossing] = np.where(following >= 0, following, source[crossing])
+    receives = np.zeros(parts.ops, dtype=np.bool_)
+    receives[target[crossing]] = True
+    following = neighbours(parts)[1][source[crossing]]
+    moved = source.copy()
+    moved[crossing] = np.where((following >= 0) & ~receives[following], following, source[crossing])
     return moved
 
 

@@ -103,15 +103,15 @@ def last_ends(problem: Problem, wanted: Ints, engine: Engine) -> Floats:
 
 def _walk(problem: Problem, replica: int) -> tuple[list[float], list[float]]:
     graph = problem.graph
-    order, stops, sources, carried = graph.lists
+    (order, stops, sources), carried = graph.lists, graph.edge_message
     seconds, start = problem.duration[replica].tolist(), problem.release.tolist()
-    hops = problem.delay[min(replica, len(problem.delay) - 1)].tolist()
+    hops = problem.delay[min(replica, len(problem.delay) - 1)][carried].tolist()
     end = [0.0] * len(order)
     edge = 0
     for node, stop in zip(order, stops, strict=True):
         begin = start[node]
         while edge < stop:
-            ready = end[sources[edge]] + hops[carried[edge]]
+            ready = end[sources[edge]] + hops[edge]
             if ready > begin:
                 begin = ready
             edge += 1

@@ -99,9 +99,9 @@ def replay(
     Raises:
         ValueError: an array has the wrong shape, or holds what is no duration.
     """
-    duration = _checked(durations, (graph.ops,), "durations")[None]
-    delay = _checked(0.0 if delays is None else delays, (len(graph.messages),), "delays")[None]
-    start, end = longest_path(_problem(graph, duration, delay, _release(graph, release)), engine)
+    duration = checked(durations, (graph.ops,), "durations")[None]
+    delay = checked(0.0 if delays is None else delays, (len(graph.messages),), "delays")[None]
+    start, end = longest_path(_problem(graph, duration, delay, release_times(graph, release)), engine)
     return Timeline(graph, start, end, delay[0])
 
 
@@ -130,15 +130,15 @@ def replay_many(
     """
     duration = np.atleast_2d(np.asarray(durations, dtype=np.float64))
     replicas = len(duration)
-    duration = _checked(duration, (replicas, graph.ops), "durations")
+    duration = checked(duration, (replicas, graph.ops), "durations")
     delay = np.asarray(0.0 if delays is None else delays, dtype=np.float64)
     rows = replicas if delay.ndim == 2 else 1
-    delay = _checked(delay, (rows, len(graph.messages)), "delays")
+    delay = checked(delay, (rows, len(graph.messages)), "delays")
     block = max(1, _BLOCK // max(1, graph.nodes))
     ends = []
     for first in range(0, replicas, block):
         mine = slice(first, first + block)
-        problem = _problem(graph, duration[mine], delay[mine] if rows > 1 else delay, _release(graph, release))
+        problem = _problem(graph, duration[mine], delay[mine] if rows > 1 else delay, release_times(graph, release))
         ends.append(_last(graph, last_ends(problem, graph.last_nodes, engine), per_rank))
     return np.concatenate(ends) if ends else np.zeros((0, graph.ranks) if per_rank else 0)
 
@@ -163,9 +163,9 @@ def replay_speeds(
     Returns:
         As ``replay_many``.
     """
-    base = _checked(durations, (graph.ops,), "durations")
+    base = checked(durations, (graph.ops,), "durations")
     factor = np.atleast_2d(np.asarray(factors, dtype=np.float64))
-    factor = _checked(factor, (len(factor), graph.ranks), "factors")
+    factor = checked(factor, (len(factor), graph.ranks), "factors")
     block = max(1, _BLOCK // max(1, graph.nodes))
     results = [
         replay_many(graph, base * factor[first : first + block][:, graph.rank], delays, engine=engine, per_rank=per_rank)
@@ -196,17 +196,19 @@ def _last(graph: Graph, end: Floats, per_rank: bool) -> Floats:
     return result.T
 
 
-def _release(graph: Graph, release: npt.ArrayLike | None) -> Floats:
+def release_times(graph: Graph, release: npt.ArrayLike | None) -> Floats:
+    """(nodes,) earliest starts from those of ranks or ops, seconds."""
     every = np.zeros(graph.nodes)
     if release is not None:
         given = np.asarray(release, dtype=np.float64)
         by_rank = given.shape == (graph.ranks,)
-        given = _checked(given, (graph.ranks,) if by_rank else (graph.ops,), "release")
+        given = checked(given, (graph.ranks,) if by_rank else (graph.ops,), "release")
         every[: graph.ops] = given[graph.rank] if by_rank else given
     return every
 
 
-def _checked(values: npt.ArrayLike, shape: tuple[int, ...], name: str) -> Floats:
+def checked(values: npt.ArrayLike, shape: tuple[int, ...], name: str) -> Floats:
+    """Values as an array of a shape (one number stands for all), each finite and at least 0."""
     array = np.asarray(values, dtype=np.float64)
     if array.ndim == 0 or array.shape == shape[1:]:
         array = np.broadcast_to(array, shape)
