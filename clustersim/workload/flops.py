@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from clustersim.workload.attention import AttentionShape, core_flop
 from clustersim.workload.model import Full, Linear, TransformerModel
-from clustersim.workload.parameters import is_moe
+from clustersim.workload.parameters import layer_counts
 from clustersim.workload.training import FullRecompute, SelectiveRecompute, Training
 
 BACKWARD = 2.0
@@ -82,16 +82,15 @@ def core_attention_flop(model: TransformerModel, seq_len: int, *, full: bool) ->
     return core_flop(kind, shape)
 
 
-def layer_flop(model: TransformerModel, layer: int, seq_len: int, *, full: bool = False) -> LayerFlop:
-    """Forward FLOP of one layer for one token."""
+def layer_flop(model: TransformerModel, moe: bool, seq_len: int, *, full: bool = False) -> LayerFlop:
+    """Forward FLOP of one layer for one token; ``moe`` says whether its MLP is a mixture of experts."""
     core = core_attention_flop(model, seq_len, full=full) / seq_len
     matrices = 3 if model.gated_mlp else 2
-    moe = model.moe
-    if moe is None or not is_moe(model, layer):
+    if model.moe is None or not moe:
         return LayerFlop(projection_flop(model), core, 2.0 * matrices * model.hidden * model.ffn_hidden, 0.0)
-    expert = 2.0 * matrices * model.hidden * moe.expert_ffn_hidden
-    router = 2.0 * model.hidden * moe.experts
-    return LayerFlop(projection_flop(model), core, router + moe.shared_experts * expert, moe.top_k * expert)
+    expert = 2.0 * matrices * model.hidden * model.moe.expert_ffn_hidden
+    router = 2.0 * model.hidden * model.moe.experts
+    return LayerFlop(projection_flop(model), core, router + model.moe.shared_experts * expert, model.moe.top_k * expert)
 
 
 def step_flop(model: TransformerModel, training: Training, stages: int = 1) -> StepFlop:
@@ -100,30 +99,34 @@ def step_flop(model: TransformerModel, training: Training, stages: int = 1) -> S
     ``stages`` is the number of pipeline stages (full recomputation of n layers counts a stage).
     """
     tokens, full = float(training.tokens_per_step), training.mfu == "full-attention"
-    layers = [layer_flop(model, index, training.seq_len, full=full) for index in range(model.layers)]
+    kinds = [layer_flop(model, moe, training.seq_len, full=full) for moe in (False, True)]
+    layers = list(zip(kinds, layer_counts(model), strict=True))
     both = 1.0 + BACKWARD
-    core = sum(layer.core for layer in layers)
-    linear = sum(layer.total for layer in layers) - core
+    core = sum(count * layer.core for layer, count in layers)
+    linear = sum(count * layer.total for layer, count in layers) - core
     head = 2.0 * model.hidden * model.vocab
-    module = layers[-1].total + 4.0 * model.hidden**2 + head
+    module = kinds[model.moe is not None].total + 4.0 * model.hidden**2 + head
     again = recompute_flop(model, training, layers, stages)
     return StepFlop(both * tokens * linear, both * tokens * core, both * tokens * head,
                     both * tokens * model.mtp_layers * module, tokens * again)  # fmt: skip
 
 
-def recompute_flop(model: TransformerModel, training: Training, layers: list[LayerFlop], stages: int) -> float:
-    """Forward FLOP a token that the backward pass does again; elementwise ops cost none."""
+def recompute_flop(
+    model: TransformerModel, training: Training, layers: list[tuple[LayerFlop, int]], stages: int
+) -> float:
+    """Forward FLOP a token that the backward pass does again; elementwise ops cost none. ``layers``: kind and count."""
     recompute = training.recompute
     if isinstance(recompute, FullRecompute):
         share = 1.0 if recompute.layers is None else min(1.0, recompute.layers * stages / model.layers)
-        return share * sum(layer.total for layer in layers)
+        return share * sum(count * layer.total for layer, count in layers)
     if not isinstance(recompute, SelectiveRecompute):
         return 0.0
     ops = set(recompute.ops)
     total = 0.0
-    for layer in layers:
-        total += layer.core if ops & {"attention", "attention-core"} else 0.0
-        total += layer.projections if "attention" in ops else 0.0
-        total += layer.mlp if "mlp" in ops else 0.0
-        total += layer.experts if ops & {"moe", "mlp"} else 0.0
+    for layer, count in layers:
+        again = layer.core if ops & {"attention", "attention-core"} else 0.0
+        again += layer.projections if "attention" in ops else 0.0
+        again += layer.mlp if "mlp" in ops else 0.0
+        again += layer.experts if ops & {"moe", "mlp"} else 0.0
+        total += count * again
     return total

@@ -1,8 +1,8 @@
 """How many parameters a transformer has: by part, by layer, by pipeline stage and by GPU. All counts are exact.
 
 Linear layers are counted with their biases where the model has them; a norm has h weights, and h biases more where it
-is a LayerNorm of a model with biases. A tied output head adds nothing to the model, but with pipeline parallelism its stage
-holds a copy of the embedding.
+is a LayerNorm of a model with biases. A tied output head adds nothing to the model, but with pipeline parallelism its
+stage holds a copy of the embedding.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from clustersim.workload.model import LatentAttention, TransformerModel
+from clustersim.workload.stages import LocalParameters, StageContent
 
 
 class LayerParameters(NamedTuple):
@@ -29,18 +30,6 @@ class LayerParameters(NamedTuple):
         return sum(self)
 
 
-class StageContents(NamedTuple):
-    """What one pipeline stage (a chunk of a rank) holds."""
-
-    layers: tuple[int, ...]
-    """Indices of its layers, from 0."""
-    embedding: bool = False
-    head: bool = False
-    """The final norm and the output head."""
-    mtp: int = 0
-    """Multi-token-prediction modules."""
-
-
 class ModelParameters(NamedTuple):
     """Parameters of a whole model, by part."""
 
@@ -58,25 +47,6 @@ class ModelParameters(NamedTuple):
     def total(self) -> int:
         """The model as its authors count it: without multi-token prediction."""
         return self.embedding + self.layers + self.final_norm + self.head
-
-
-class LocalParameters(NamedTuple):
-    """Parameters that one GPU holds of its stages; both kinds are replicated over different groups of GPUs."""
-
-    dense: float
-    """Everything but routed experts: the same on all data-parallel (and context-parallel) ranks."""
-    expert: float
-    """Routed experts: the same on every ``ep``-th of them."""
-
-    @property
-    def total(self) -> float:
-        """Both kinds."""
-        return self.dense + self.expert
-
-
-def is_moe(model: TransformerModel, layer: int) -> bool:
-    """Whether the layer's MLP is a mixture of experts (the first ``dense_layers`` are not)."""
-    return model.moe is not None and layer >= model.moe.dense_layers
 
 
 def norm_parameters(model: TransformerModel) -> int:
@@ -112,15 +82,21 @@ def mlp_parameters(model: TransformerModel, width: int) -> int:
     return model.hidden * (inner + width) + (inner + model.hidden if model.biases else 0)
 
 
-def layer_parameters(model: TransformerModel, layer: int) -> LayerParameters:
-    """Parameters of one layer."""
+def layer_counts(model: TransformerModel) -> tuple[int, int]:
+    """Layers with a dense MLP, and layers with experts."""
+    dense = model.layers if model.moe is None else min(model.layers, model.moe.dense_layers)
+    return dense, model.layers - dense
+
+
+def layer_parameters(model: TransformerModel, moe: bool) -> LayerParameters:
+    """Parameters of one layer; ``moe`` says whether its MLP is a mixture of experts."""
     norms = norm_parameters(model) * (1 if model.parallel_block else 2)
-    if model.moe is None or not is_moe(model, layer):
+    if model.moe is None or not moe:
         return LayerParameters(attention_parameters(model), mlp_parameters(model, model.ffn_hidden), 0, 0, norms)
-    moe = model.moe
-    expert = mlp_parameters(model, moe.expert_ffn_hidden)
-    return LayerParameters(attention_parameters(model), moe.shared_experts * expert, moe.experts * expert,
-                           model.hidden * moe.experts, norms)  # fmt: skip
+    shape = model.moe
+    expert = mlp_parameters(model, shape.expert_ffn_hidden)
+    return LayerParameters(attention_parameters(model), shape.shared_experts * expert, shape.experts * expert,
+                           model.hidden * shape.experts, norms)  # fmt: skip
 
 
 def embedding_parameters(model: TransformerModel) -> int:
@@ -131,25 +107,27 @@ def embedding_parameters(model: TransformerModel) -> int:
 
 def mtp_parameters(model: TransformerModel) -> int:
     """One prediction module: a layer, three norms, a projection of 2h to h (arXiv 2412.19437, section 2.2)."""
-    return layer_parameters(model, model.layers - 1).total + 3 * norm_parameters(model) + 2 * model.hidden**2
+    layer = layer_parameters(model, model.moe is not None)
+    return layer.total + 3 * norm_parameters(model) + 2 * model.hidden**2
 
 
 def model_parameters(model: TransformerModel) -> ModelParameters:
     """Parameters of the whole model."""
-    layers = [layer_parameters(model, index) for index in range(model.layers)]
+    dense, moe = layer_counts(model)
+    expert_layer = layer_parameters(model, True)
+    total = dense * layer_parameters(model, False).total + moe * expert_layer.total
     embedding, norm = embedding_parameters(model), norm_parameters(model)
     head = 0 if model.tied_embeddings else model.vocab * model.hidden
     idle = 0
     if model.moe is not None:
-        idle = sum(layer.experts for layer in layers) * (model.moe.experts - model.moe.top_k) // model.moe.experts
-    total = sum(layer.total for layer in layers)
+        idle = moe * expert_layer.experts * (model.moe.experts - model.moe.top_k) // model.moe.experts
     return ModelParameters(embedding, total, norm, head, embedding + total + norm + head - idle,
                            model.mtp_layers * mtp_parameters(model))  # fmt: skip
 
 
-def stage_parameters(model: TransformerModel, stage: StageContents) -> int:
+def stage_parameters(model: TransformerModel, stage: StageContent) -> int:
     """Parameters of one stage over all its GPUs; a tied head beside its embedding counts once."""
-    count = sum(layer_parameters(model, index).total for index in stage.layers)
+    count = stage.dense * layer_parameters(model, False).total + stage.moe * layer_parameters(model, True).total
     if stage.embedding:
         count += embedding_parameters(model)
     if stage.head:
@@ -158,23 +136,29 @@ def stage_parameters(model: TransformerModel, stage: StageContents) -> int:
     return count + stage.mtp * mtp_parameters(model)
 
 
-def local_parameters(model: TransformerModel, stages: tuple[StageContents, ...], *, tp: int = 1, ep: int = 1,
-                     expert_tp: int = 1) -> LocalParameters:  # fmt: skip
-    """Parameters that one GPU holds of ``stages`` (all chunks of its rank).
+def local_layer(model: TransformerModel, moe: bool, *, tp: int = 1, ep: int = 1, expert_tp: int = 1) -> LocalParameters:
+    """Parameters that one GPU holds of one layer.
 
-    Tensor parallelism cuts the projections, the MLP and the vocabulary; norms, the router, positions and the biases
-    behind a row-cut matrix stay whole. Key/value heads are repeated where there are fewer than ``tp``. Experts are spread over
-    ``ep`` GPUs, each cut over ``expert_tp``.
+    Tensor parallelism cuts the projections and the MLP; norms, the router and the biases behind a row-cut matrix stay
+    whole. Key/value heads are repeated where there are fewer than ``tp``. Experts are spread over ``ep`` GPUs, each cut
+    over ``expert_tp``.
     """
-    dense, expert = 0.0, 0.0
-    for stage in stages:
-        for index in (*stage.layers, *[model.layers - 1] * stage.mtp):
-            layer = layer_parameters(model, index)
-            dense += _local_attention(model, tp) + _local_mlp(model, layer.mlp, tp) + layer.router + layer.norms
-            expert += layer.experts / (ep * expert_tp)
-        dense += stage.mtp * (3 * norm_parameters(model) + 2 * model.hidden**2 / tp)
-        dense += _local_vocabulary(model, stage, tp)
-    return LocalParameters(dense, expert)
+    layer = layer_parameters(model, moe)
+    dense = _local_attention(model, tp) + _local_mlp(model, layer.mlp, tp) + layer.router + layer.norms
+    return LocalParameters(dense, layer.experts / (ep * expert_tp))
+
+
+def local_parameters(model: TransformerModel, stage: StageContent, *, tp: int = 1, ep: int = 1,
+                     expert_tp: int = 1) -> LocalParameters:  # fmt: skip
+    """Parameters that one GPU holds of a stage; the vocabulary is cut over ``tp``, learned positions are not."""
+    held = LocalParameters(_local_vocabulary(model, stage, tp))
+    for moe, count in ((False, stage.dense), (True, stage.moe)):
+        if count:
+            held = held.plus(local_layer(model, moe, tp=tp, ep=ep, expert_tp=expert_tp), count)
+    if stage.mtp:
+        held = held.plus(local_layer(model, model.moe is not None, tp=tp, ep=ep, expert_tp=expert_tp), stage.mtp)
+        held = held.plus(LocalParameters(3 * norm_parameters(model) + 2 * model.hidden**2 / tp), stage.mtp)
+    return held
 
 
 def _local_attention(model: TransformerModel, tp: int) -> float:
@@ -195,7 +179,7 @@ def _local_mlp(model: TransformerModel, count: int, tp: int) -> float:
     return repeated + (count - repeated) / tp
 
 
-def _local_vocabulary(model: TransformerModel, stage: StageContents, tp: int) -> float:
+def _local_vocabulary(model: TransformerModel, stage: StageContent, tp: int) -> float:
     words = model.vocab * model.hidden / tp
     count = 0.0
     if stage.embedding:

@@ -15,10 +15,11 @@ from clustersim.hardware.storage import Storage
 from clustersim.part import preset_data, preset_names
 from clustersim.workload.model import TransformerModel
 
-CONTRACT_GPUS = (
-    "p100 v100-16g v100-32g a100-40g a100-80g a800-80g h100-sxm h100-pcie h100-96g h200 h800 b200 b300 gb200 gb300 "
-    "rtx-3090 rtx-4090 mi250x mi300x mi355x"
-).split()
+CONTRACT_GPUS = [
+    *("p100", "v100-16g", "v100-32g", "a100-40g", "a100-80g", "a800-80g"),
+    *("h100-sxm", "h100-pcie", "h100-96g", "h200", "h800"),
+    *("b200", "b300", "gb200", "gb300", "rtx-3090", "rtx-4090", "mi250x", "mi300x", "mi355x"),
+]
 FOLDERS: dict[str, Any] = {
     "gpus": Gpu,
     "nodes": Node,

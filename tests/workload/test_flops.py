@@ -74,25 +74,26 @@ def test_deepseek_v3_counts_active_experts_only() -> None:
 
 def test_sliding_window_counts_its_band() -> None:
     model = TransformerModel.preset("mistral-7b")
-    long = layer_flop(model, 0, 32768)
+    long = layer_flop(model, False, 32768)
     assert long.core == pytest.approx(4 * 4096 * (4096 - 4096**2 / (2 * 32768)))
-    assert layer_flop(model, 0, 32768, full=True).core == pytest.approx(4 * 4096 * 32768)
-    assert layer_flop(model, 0, 4096).core == layer_flop(TransformerModel.preset("llama3-8b"), 0, 4096).core
+    assert layer_flop(model, False, 32768, full=True).core == pytest.approx(4 * 4096 * 32768)
+    assert layer_flop(model, False, 4096).core == layer_flop(TransformerModel.preset("llama3-8b"), False, 4096).core
 
 
 def test_linear_attention_is_linear_in_the_sequence() -> None:
     model = TransformerModel.preset("llama3-8b").replace(attention="linear")
-    assert layer_flop(model, 0, 65536).core == pytest.approx(layer_flop(model, 0, 4096).core)
+    assert layer_flop(model, False, 65536).core == pytest.approx(layer_flop(model, False, 4096).core)
 
 
 @pytest.mark.parametrize(("recompute", "parts"), [
-    ("none", ()), ("full", ("projections", "core", "mlp", "experts")), ({"kind": "selective", "ops": ["norm", "activation"]}, ()),
+    ("none", ()), ("full", ("projections", "core", "mlp", "experts")),
+    ({"kind": "selective", "ops": ["norm", "activation"]}, ()),
     ("selective", ("core",)), ({"kind": "selective", "ops": ["attention"]}, ("projections", "core")),
     ({"kind": "selective", "ops": ["mlp"]}, ("mlp", "experts")), ({"kind": "selective", "ops": ["moe"]}, ("experts",)),
 ])  # fmt: skip
 def test_what_recomputation_adds(recompute: object, parts: tuple[str, ...]) -> None:
     model = TransformerModel.preset("mixtral-8x7b")
-    layer = layer_flop(model, 5, 2048)
+    layer = layer_flop(model, True, 2048)
     added = step_flop(model, training(recompute=recompute)).recompute
     assert added == pytest.approx(512 * 2048 * model.layers * sum(getattr(layer, part) for part in parts))
 

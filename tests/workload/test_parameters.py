@@ -7,10 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from clustersim.part import preset_names
+from clustersim.workload.build import StageContent
 from clustersim.workload.model import TransformerModel
 from clustersim.workload.parameters import (
-    StageContents,
     embedding_parameters,
+    layer_counts,
     layer_parameters,
     local_parameters,
     model_parameters,
@@ -100,46 +101,48 @@ def test_deepseek_v3_prediction_module() -> None:
 @pytest.mark.parametrize("name", preset_names("models"))
 def test_stages_add_up_to_the_model(name: str) -> None:
     model = TransformerModel.preset(name)
-    counts, cut = model_parameters(model), model.layers // 3
-    layers = tuple(range(model.layers))
-    one = StageContents(layers, embedding=True, head=True, mtp=model.mtp_layers)
+    counts, (dense, moe) = model_parameters(model), layer_counts(model)
+    one = StageContent(dense, moe, embedding=True, head=True, mtp=model.mtp_layers)
     assert stage_parameters(model, one) == counts.total + counts.mtp
-    parts = [StageContents(layers[:cut], embedding=True), StageContents(layers[cut:], head=True, mtp=model.mtp_layers)]
+    parts = [
+        StageContent(dense, moe // 3, embedding=True),
+        StageContent(0, moe - moe // 3, head=True, mtp=model.mtp_layers),
+    ]
     copy = model.vocab * model.hidden if model.tied_embeddings else 0
     assert sum(stage_parameters(model, part) for part in parts) == counts.total + counts.mtp + copy
-    assert local_parameters(model, (one,)).total == pytest.approx(counts.total + counts.mtp, rel=1e-12)
+    assert local_parameters(model, one).total == pytest.approx(counts.total + counts.mtp, rel=1e-12)
 
 
-@given(name=st.sampled_from(["llama3-70b", "mixtral-8x7b", "deepseek-v3", "gpt3-175b"]), tp=st.sampled_from([1, 2, 4, 8, 16]),
-       ep=st.sampled_from([1, 2, 4, 8]))  # fmt: skip
+@given(name=st.sampled_from(["llama3-70b", "mixtral-8x7b", "deepseek-v3", "gpt3-175b"]),
+       tp=st.sampled_from([1, 2, 4, 8, 16]), ep=st.sampled_from([1, 2, 4, 8]))  # fmt: skip
 def test_gpus_together_hold_the_model_and_its_repeated_parts(name: str, tp: int, ep: int) -> None:
     model = TransformerModel.preset(name)
-    stage = StageContents(tuple(range(model.layers)), embedding=True, head=True)
-    local = local_parameters(model, (stage,), tp=tp, ep=ep)
+    stage = StageContent(*layer_counts(model), embedding=True, head=True)
+    local = local_parameters(model, stage, tp=tp, ep=ep)
     assert local.total <= model_parameters(model).total * (1 + 1e-12)
-    experts = sum(layer_parameters(model, index).experts for index in stage.layers)
+    experts = stage.moe * layer_parameters(model, True).experts
     assert local.expert * ep == pytest.approx(experts)
     assert local.dense * tp >= (model_parameters(model).total - experts) * (1 - 1e-12)
 
 
 def test_tensor_parallelism_repeats_norms_positions_and_row_biases() -> None:
     model = TransformerModel.preset("megatron-22b")
-    stage = StageContents(tuple(range(48)), embedding=True, head=True)
+    stage = StageContent(48, embedding=True, head=True)
     repeated = 49 * 2 * norm_parameters(model) - norm_parameters(model) + 48 * 2 * model.hidden + 2048 * model.hidden
     whole = stage_parameters(model, stage)
-    assert local_parameters(model, (stage,), tp=8).dense == pytest.approx(repeated + (whole - repeated) / 8, rel=1e-12)
+    assert local_parameters(model, stage, tp=8).dense == pytest.approx(repeated + (whole - repeated) / 8, rel=1e-12)
 
 
 def test_key_value_heads_are_repeated_where_there_are_fewer_than_ranks() -> None:
     model = TransformerModel.preset("llama3-8b")
-    stage = StageContents((0,))
+    stage = StageContent(1)
     key_value = 2 * 8 * 128 * 4096
-    rest = layer_parameters(model, 0).total - key_value - 2 * 4096
-    assert local_parameters(model, (stage,), tp=16).dense == pytest.approx(2 * 4096 + rest / 16 + key_value / 8)
+    rest = layer_parameters(model, False).total - key_value - 2 * 4096
+    assert local_parameters(model, stage, tp=16).dense == pytest.approx(2 * 4096 + rest / 16 + key_value / 8)
 
 
 def test_biases_and_positions_count() -> None:
     plain = TransformerModel(layers=2, hidden=8, ffn_hidden=32, heads=2, vocab=10, gated_mlp=False)
     biased = plain.replace(biases=True, norm="layernorm", positions=5)
-    assert layer_parameters(biased, 0).total - layer_parameters(plain, 0).total == 3 * 8 + 8 + 32 + 8 + 2 * 8
+    assert layer_parameters(biased, False).total - layer_parameters(plain, False).total == 3 * 8 + 8 + 32 + 8 + 2 * 8
     assert embedding_parameters(biased) - embedding_parameters(plain) == 5 * 8
