@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import NamedTuple
 
 
@@ -39,7 +40,8 @@ COMMUNICATION = frozenset({Kind.SEND_F, Kind.RECV_F, Kind.SEND_B, Kind.RECV_B})
 
 
 class Op(NamedTuple):
-    """One piece of work: ``Op(2, Kind.F, 3)`` prints as ``2F3``. ``microbatch`` is the unit's index, None for a whole stage."""
+    """One piece of work: ``Op(2, Kind.F, 3)`` prints as ``2F3``. ``microbatch`` is the unit's index, None for a whole
+    stage."""
 
     stage: int
     kind: Kind
@@ -59,24 +61,44 @@ class Fused(NamedTuple):
         return f"({self.first};{self.second})OVERLAP_F_B"
 
 
-Action = Op | Fused
+class Batch(NamedTuple):
+    """Sends and receives that are posted together (``batch_isend_irecv``): none waits for another of the same batch."""
+
+    ops: tuple[Op, ...]
+
+    def __str__(self) -> str:
+        return f"[{'+'.join(str(op) for op in self.ops)}]"
+
+
+Action = Op | Fused | Batch
 
 
 def parts_of(action: Action) -> Iterator[Op]:
-    """The op itself, or both ops of a fused pair."""
-    if isinstance(action, Fused):
+    """The op itself, both ops of a fused pair, or every message of a batch."""
+    if isinstance(action, Op):
+        yield action
+    elif isinstance(action, Fused):
         yield action.first
         yield action.second
     else:
-        yield action
+        yield from action.ops
+
+
+def _stage_names(rank: tuple[Action, ...]) -> set[int]:
+    """Stages that one rank's list names; the usual list of plain ops takes one pass without a call an op."""
+    heads = {action[0] for action in rank}
+    if all(isinstance(head, int) for head in heads):
+        return heads  # type: ignore[return-value]
+    return {op.stage for action in rank for op in parts_of(action)}
 
 
 @dataclass(frozen=True)
 class Program:
     """A schedule for one step: ``ranks[r]`` is rank r's ordered list of actions.
 
-    ``slices`` units make one microbatch; ``chains`` independent pipelines share the ranks (Chimera and DualPipe: 2, with
-    stage s of chain c named c·stages_per_chain + s); ``weight_copies`` is parameters held a rank ÷ (model ÷ ranks).
+    ``slices`` units make one microbatch; ``chains`` independent pipelines share the ranks (Chimera and DualPipe: 2,
+    with stage s of chain c named c·stages_per_chain + s); ``weight_copies`` is parameters held a rank ÷ (model ÷
+    ranks).
     """
 
     ranks: tuple[tuple[Action, ...], ...]
@@ -87,20 +109,30 @@ class Program:
     name: str = ""
     options: dict[str, object] = field(default_factory=dict)
 
-    @property
+    @cached_property
     def stages(self) -> int:
         """Number of stage names in use, over all chains."""
-        return 1 + max(op.stage for rank in self.ranks for action in rank for op in parts_of(action))
+        return 1 + max(self.stage_rank, default=-1)
+
+    @cached_property
+    def stage_rank(self) -> dict[int, int]:
+        """The rank that runs each stage, read off the lists (the last rank that names it), in order of the ranks."""
+        return {stage: r for r, rank in enumerate(self.ranks) for stage in sorted(_stage_names(rank))}
 
     @property
-    def stage_rank(self) -> dict[int, int]:
-        """The rank that runs each stage, read off the lists."""
-        return {op.stage: r for r, rank in enumerate(self.ranks) for action in rank for op in parts_of(action)}
+    def stages_per_chain(self) -> int:
+        """Stages of one chain: stage s belongs to chain s // stages_per_chain."""
+        return self.stages // self.chains
 
     @property
     def units(self) -> int:
         """Units a step: microbatches × slices."""
         return self.microbatches * self.slices
+
+    @property
+    def units_per_chain(self) -> int:
+        """Units that each stage sees: the chains share the microbatches evenly."""
+        return self.units // self.chains
 
 
 def program(ranks: Sequence[Sequence[Action]], microbatches: int, **more: object) -> Program:

@@ -1,0 +1,24 @@
+"""Sentences for sizes that a schedule refuses; ``Schedule.resolve`` puts the kind before and the nearest valid sizes
+behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+
+def at_least(name: str, got: int, needs: int, formula: str) -> Iterator[str]:
+    """``got`` must not be below ``needs`` (``formula`` says where that number comes from)."""
+    if got < needs:
+        yield f"needs {name} >= {formula} = {needs}, got {got}"
+
+
+def multiple_of(name: str, got: int, divisor: int, formula: str) -> Iterator[str]:
+    """``got`` must be a positive multiple of ``divisor``."""
+    if got % divisor or got == 0:
+        yield f"needs {name} to be a multiple of {formula} = {divisor}, got {got}"
+
+
+def even(name: str, got: int) -> Iterator[str]:
+    """``got`` must be even."""
+    if got % 2:
+        yield f"needs an even number of {name}, got {got}"

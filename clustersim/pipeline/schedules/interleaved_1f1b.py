@@ -1,0 +1,83 @@
+"""Interleaved 1F1B: several chunks a rank, microbatches in groups, 1F1B over (chunk, microbatch).
+
+The group is how many microbatches pass one chunk before the next chunk starts. Megatron-LM takes g = p unless told
+otherwise and refuses m mod g in 1 … p−1; torch and JaxPP take g = m ÷ max(1, ⌊m/p⌋) and refuse m that this does not
+divide. Here every m runs: the default is torch's group where it divides, else p, and a note tells which tool would
+refuse.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Annotated
+
+from pydantic import Field
+
+from clustersim.pipeline.ops import Action
+from clustersim.pipeline.orders import alternate, interleaved_rows
+from clustersim.pipeline.schedule import Pipeline, schedule
+
+Group = Annotated[
+    int | None, Field(ge=1, description="microbatches that pass one chunk before the next; p <= group <= m")
+]
+
+
+def group_size(pipe: Pipeline, group: int | None) -> int:
+    """The group in force: the user's, else m ÷ max(1, ⌊m/p⌋) where that is whole, else p."""
+    if group is not None:
+        return group
+    rounds = max(1, pipe.microbatches // pipe.ranks)
+    return pipe.ranks if pipe.microbatches % rounds else pipe.microbatches // rounds
+
+
+def warm_up(pipe: Pipeline, rank: int, group: int | None, extra: int = 0) -> int:
+    """Forwards before the first backward: min(mv, (v−1)g + 2(p−1−r) + 1 + extra)."""
+    ahead = (pipe.chunks - 1) * group_size(pipe, group) + 2 * (pipe.ranks - 1 - rank) + 1 + extra
+    return min(pipe.microbatches * pipe.chunks, ahead)
+
+
+def held(pipe: Pipeline, rank: int, group: int | None = None) -> float:
+    """(w + 1)/v with w Megatron's count of warm-up forwards."""
+    return warm_up(pipe, rank, group) / pipe.chunks
+
+
+def group_rules(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
+    """p <= g <= m for a group that the user chose: with g < p the backward of the last chunk waits for itself."""
+    if group is None or pipe.chunks == 1:
+        return
+    if pipe.microbatches < pipe.ranks:
+        yield f"cannot take group={group}: m={pipe.microbatches} < pp={pipe.ranks}: raise the global batch or lower pp"
+    elif not pipe.ranks <= group <= pipe.microbatches:
+        rule = f"pp={pipe.ranks} <= group <= m={pipe.microbatches}"
+        yield f"needs {rule}, got group={group} (below pp it deadlocks in order)"
+
+
+def group_notes(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
+    """Sizes that run here but that Megatron-LM or torch refuse, and why they are slow."""
+    p, m, g = pipe.ranks, pipe.microbatches, group_size(pipe, group)
+    if m < p:
+        yield f"m={m} < pp={p}: raise the global batch or lower pp (Megatron-LM refuses it)"
+    elif 0 < m % g < p:
+        left = f"m={m} leaves {m % g} microbatches after groups of {g}, fewer than pp={p}"
+        yield f"{left}: the pipeline stalls (Megatron-LM refuses it)"
+    if m % max(1, m // p):
+        yield f"torch.distributed.pipelining refuses m={m}: it is no multiple of floor(m/p) = {m // p}"
+
+
+@schedule(
+    "interleaved-1f1b",
+    aliases=("interleaved", "vpp"),
+    defined="any m; a chosen group needs p <= group <= m",
+    in_flight=held,
+    formula="((v-1)g + 2(p-1-r) + 1)/v",
+    rules=group_rules,
+    notes=group_notes,
+    chunks=None,
+    default_chunks=2,
+    source="Narayanan et al., arXiv 2104.04473; Megatron-LM, torch, JaxPP, sail-sg agree",
+)
+def interleaved_1f1b(pipe: Pipeline, rank: int, *, group: Group = None) -> Iterator[Action]:
+    """1F1B over chunks: a group of microbatches passes each chunk in turn, backward in the reverse order of chunks."""
+    size = group_size(pipe, group)
+    forwards, backwards = interleaved_rows((pipe.ranks, pipe.microbatches), rank, pipe.chunks, size)
+    yield from alternate(forwards, backwards, warm_up(pipe, rank, group))
