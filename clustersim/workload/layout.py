@@ -6,6 +6,7 @@ from typing import Literal
 
 from pydantic import Field
 
+from clustersim.hardware.gpu import Gpu
 from clustersim.part import Block
 
 
@@ -35,5 +36,13 @@ class Layout(Block):
     zero: Literal[0, 1, 2, 3] = 1
     sequence_parallel: bool = False
     overlap: Overlap = Overlap()
+    order: Literal["tp-cp-dp-pp", "tp-cp-pp-dp"] = "tp-cp-dp-pp"
+    """Placement, innermost first: which ranks are neighbours (Megatron: tp-cp-dp-pp; Llama 3: tp-cp-pp-dp)."""
+    expert_tp: int | None = Field(default=None, gt=0)
+    """GPUs that cut one expert; null: 1 where ep > 1 (parallel folding), else tp."""
+    stage_gpus: tuple[Gpu, ...] = ()
+    """GPU types of the pipeline ranks, repeated evenly over them (two types on pp 8: four ranks each); empty: the node's."""
+    replica_gpus: tuple[Gpu, ...] = ()
+    """GPU types of the data-parallel replicas, repeated evenly over them; the slowest sets the pace. Empty: the node's."""
     stage_layout: str | None = None
     """Layers of each stage as a Megatron layout string (``E|(t|)*10m|L``); null: spread evenly."""

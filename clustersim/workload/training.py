@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Literal, Self
 
+import numpy as np
 from pydantic import Field, model_validator
 
 from clustersim.hardware.gpu import Precision
 from clustersim.part import Block, Part
-from clustersim.units import PositiveSeconds
+from clustersim.units import BytesPerSecond, PositiveSeconds, Seconds
+from clustersim.workload.precision import OpPrecision
+from clustersim.workload.stack import Stack
 
 GradDtype = Literal["fp32", "bf16", "fp16"]
 RecomputeOp = Literal["norm", "activation", "attention", "attention-core", "mlp", "moe"]
@@ -56,6 +60,58 @@ class FullRecompute(Recompute, kind="full"):
     layers: int | None = Field(default=None, ge=0)
 
 
+class Lora(Block):
+    """Low-rank adapters beside frozen matrices (Hu et al. 2021): only the adapters have weight gradients and state."""
+
+    rank: int = Field(default=16, gt=0)
+    targets: tuple[Literal["attention", "mlp"], ...] = ("attention", "mlp")
+
+
+class DataLoading(Block):
+    """Where the batches come from: seconds of loading a step, what is loaded ahead, and how often the source hangs.
+
+    Loading runs beside the step. It shows where ``time`` is longer than the step, and where a stall outlasts the
+    ``prefetch`` steps that are ready.
+    """
+
+    time: Seconds = 0.0
+    """Host seconds to read, decode and collate one step's batch (all workers of the slowest node together)."""
+    prefetch: int = Field(default=2, ge=0)
+    """Steps that are loaded ahead; 0: loading and step alternate."""
+    stall: Seconds = 0.0
+    """Length of one stall of the source (a slow disk, a cold shard)."""
+    stall_every: int = Field(default=1000, gt=0)
+    """Steps between stalls, on average."""
+
+
+class StepNoise(Block):
+    """Noise of a step as a factor with mean 1: lognormal with this relative standard deviation.
+
+    Logged steps of one MLPerf run spread by 0.3 % (median over the NVIDIA logs of v3.0 to v5.0), skewed to the slow side.
+    """
+
+    sd: float = Field(default=0.003, ge=0, le=1)
+
+    def factors(self, rng: np.random.Generator, count: int) -> np.ndarray:
+        """``count`` independent factors, shape (count,), mean 1."""
+        variance = math.log1p(self.sd**2)
+        return np.exp(rng.normal(-variance / 2, math.sqrt(variance), count))
+
+
+class Offload(Block):
+    """What lives in host memory or on NVMe instead of the GPU. Copies run on queues of their own beside computation."""
+
+    optimizer: Literal["none", "cpu", "nvme"] = "none"
+    """Where optimizer state lives; off the GPU the update runs on the host (ZeRO-Offload) or streams through NVMe."""
+    parameters: Literal["none", "cpu", "nvme"] = "none"
+    activations: float = Field(default=0.0, ge=0, le=1)
+    """Share of the kept activations that is copied out and back."""
+    host_memory_rate: BytesPerSecond = 100e9
+    """Memory bandwidth of the host that one GPU's share of the CPU optimizer gets (bytes/s a node ÷ GPUs a node)."""
+    overlap: bool = True
+    """Whether the four queues (GPU, copies out, copies in, host) run beside one another."""
+
+
 class Training(Block):
     """One training job. Exactly one of ``duration``, ``steps`` and ``tokens`` ends it."""
 
@@ -72,6 +128,21 @@ class Training(Block):
     grad_dtype: GradDtype = "fp32"
     optimizer: Optimizer = Adam()
     recompute: Recompute = NoRecompute()
+    stack: Stack | None = None
+    """Software stack: a preset's name or a mapping; null: the default of the GPU's generation."""
+    op_precision: OpPrecision = OpPrecision()
+    """Precision of single op classes; null ones follow from ``precision``."""
+    mask_share: float = Field(default=1.0, gt=0, le=1)
+    """Part of the attention pairs that a cross-document mask leaves (1: no such mask)."""
+    lora: Lora | None = None
+    frozen_layers: int = Field(default=0, ge=0)
+    """First layers (with the embedding) that are not trained: no weight gradients, no state, no backward below them."""
+    offload: Offload = Offload()
+    data: DataLoading = DataLoading()
+    step_noise: StepNoise | None = None
+    """Run-to-run noise of a step; null: none."""
+    clock: float = Field(default=1.0, gt=0, le=1.5)
+    """Clock against the one that the GPU's efficiencies were measured at (power cap, heat)."""
 
     @model_validator(mode="after")
     def _one_end(self) -> Self:

@@ -1,0 +1,204 @@
+"""One training step: how long it takes, and where the time goes.
+
+Op costs of each stage → durations on the schedule's compiled graph → replay → the ends of the step (data-parallel traffic,
+optimizer) → stragglers and data loading. ``docs/step-model.md`` holds every formula.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clustersim.hardware.cluster import Cluster
+from clustersim.pipeline.conditions import NORMAL, Conditions, StepTime
+from clustersim.pipeline.replay import Timeline, replay
+from clustersim.pipeline.schedule import Schedule, get_schedule
+from clustersim.pipeline.step_conditions import RankFactors, rank_factors
+from clustersim.pipeline.step_costs import COLUMNS, COMPUTE, PP, Floats, StageCosts
+from clustersim.pipeline.step_ends import Ends, step_ends
+from clustersim.pipeline.step_messages import Groups
+from clustersim.pipeline.step_plan import Plan
+from clustersim.pipeline.step_straggle import straggle_share
+from clustersim.workload.layout import Layout
+from clustersim.workload.model import TransformerModel
+from clustersim.workload.profile import Profile
+from clustersim.workload.stack import Stack, default_stack
+from clustersim.workload.training import Training
+
+if TYPE_CHECKING:
+    from clustersim.pipeline.step_report import StepReport
+
+
+class StepModel:
+    """The step of one job: ask ``step_time`` under any conditions, or for a ``report`` of the nominal one.
+
+    Raises:
+        InputError: the layout does not fit the cluster, the batch does not divide, or the schedule is not defined there.
+    """
+
+    def __init__(self, *, model: TransformerModel, cluster: Cluster, training: Training, layout: Layout, schedule: Schedule | str,
+                 stack: Stack | None = None, profile: Profile | None = None) -> None:  # fmt: skip
+        self.stack = stack or training.stack or default_stack(cluster.node.gpu.name)
+        self.profile = profile
+        self.plan = Plan.of(model, cluster, training, layout, get_schedule(schedule))
+        self._plans: dict[tuple[int, bool], StepModel] = {}
+        self._known: dict[Conditions, StepTime] = {}
+
+    @classmethod
+    def of(cls, scenario: Any) -> StepModel:
+        """The step model of a scenario (anything with ``model``, ``cluster``, ``training``, ``parallelism``)."""
+        layout = scenario.parallelism
+        profile = getattr(scenario, "calibration", None)
+        return cls(model=scenario.model, cluster=scenario.cluster, training=scenario.training, layout=layout,
+                   schedule=schedule_of(layout.schedule), profile=profile if isinstance(profile, Profile) else None)  # fmt: skip
+
+    @cached_property
+    def groups(self) -> Groups:
+        """The parallel groups on the cluster."""
+        return Groups(self.plan.layout, self.plan.cluster, self.plan.dp)
+
+    @cached_property
+    def costs(self) -> StageCosts:
+        """Costs of ops by stage."""
+        return StageCosts(self.plan, self.groups, self.stack, self.profile)
+
+    @cached_property
+    def straggle(self) -> float:
+        """Share of the busiest rank's time that stragglers add."""
+        plan = self.plan
+        return straggle_share(self.stack, plan.dp * plan.layout.tp * plan.layout.cp * plan.layout.pp, plan.layout.pp)
+
+    @cached_property
+    def ends(self) -> list[Ends]:
+        """What each pipeline rank does before its first and after its last op."""
+        return step_ends(self)
+
+    def step_time(self, conditions: Conditions = NORMAL) -> StepTime:
+        """How long a step takes under ``conditions``; known conditions are looked up.
+
+        Raises:
+            ValueError: more replicas are lost than there are.
+        """
+        known = self._known.get(conditions)
+        if known is None:
+            known = self._known[conditions] = self._step_time(conditions)
+        return known
+
+    def _step_time(self, conditions: Conditions) -> StepTime:
+        if conditions.lost_replicas:
+            return self._with_fewer(conditions)
+        factors = rank_factors(conditions, self.plan, self.groups)
+        ends = self._replayed(factors)
+        return self._assembled(ends, factors, conditions)
+
+    def _with_fewer(self, conditions: Conditions) -> StepTime:
+        """The step of the replicas that are left; slow nodes keep their factors."""
+        if conditions.lost_replicas >= self.plan.dp:
+            raise ValueError(f"{conditions.lost_replicas} replicas lost of {self.plan.dp}")
+        key = (conditions.lost_replicas, conditions.keep_batch)
+        if key not in self._plans:
+            smaller = StepModel.__new__(StepModel)
+            smaller.stack, smaller.profile = self.stack, self.profile
+            smaller.plan = self.plan.with_replicas(self.plan.dp - conditions.lost_replicas, conditions.keep_batch)
+            smaller._plans, smaller._known = {}, {}
+            self._plans[key] = smaller
+        left = Conditions(conditions.slow, conditions.slow_gpus, conditions.slow_links, saving=conditions.saving)
+        return self._plans[key].step_time(left)
+
+    @cached_property
+    def op_durations(self) -> tuple[Floats, Floats, Floats]:
+        """(ops,) seconds of each op that scale with a rank's speed, of its sends, and of the rest of its messages."""
+        graph, table = self.plan.shape.graph, self.costs.table
+        parts = graph.parts
+        split = np.stack([table[:, :, COMPUTE].sum(axis=2), table[:, :, PP], table.sum(axis=2)])
+        split[2] -= split[0] + split[1]
+        by_part = split[:, parts.kind, parts.stage]
+        by_op = by_part[:, : graph.ops].copy()
+        second = graph.second
+        fused = np.flatnonzero(second >= 0)
+        by_op[:, fused] += by_part[:, second[fused]]
+        return np.maximum(by_op[0], 0.0), np.maximum(by_op[1], 0.0), np.maximum(by_op[2], 0.0)
+
+    def _replayed(self, factors: RankFactors) -> Floats:
+        """(ranks,) when the last op of each pipeline rank ends, in the slowest replica."""
+        graph = self.plan.shape.graph
+        compute, sends, rest = self.op_durations
+        slowest = np.zeros(graph.ranks)
+        for row in factors.compute:
+            durations = compute * row[graph.rank] + sends * factors.sends[graph.rank] + rest
+            slowest = np.maximum(slowest, _rank_ends(replay(graph, durations, self._delays(factors))))
+        return slowest
+
+    def _delays(self, factors: RankFactors) -> Floats:
+        messages = self.plan.shape.graph.messages
+        worst = np.maximum(factors.sends[messages.source_rank], factors.sends[messages.target_rank])
+        return self.costs.delay * worst
+
+    def _assembled(self, replayed: Floats, factors: RankFactors, conditions: Conditions) -> StepTime:
+        shape, table = self.plan.shape, self.costs.table
+        spent = np.einsum("rks,ksc->rc", shape.counts, table)
+        slow = factors.compute.max(axis=0)
+        spent[:, COMPUTE] *= slow[:, None]
+        spent[:, PP] *= factors.sends
+        heads = np.array([end.head for end in self.ends]) * factors.data
+        tails = np.array([end.tail for end in self.ends]) * factors.data
+        updates = np.array([end.update for end in self.ends])
+        total = float(heads.max()) + replayed + tails + updates
+        critical = int(np.argmax(total))
+        straggle = self.straggle * float(spent.sum(axis=1).max())
+        seconds = float(total[critical]) + straggle
+        parts = _grouped(spent[critical])
+        parts["dp"] += float(heads.max() + tails[critical])
+        parts["optimizer"] = float(updates[critical])
+        parts["straggler"] = straggle
+        parts["bubble"] = max(0.0, float(replayed[critical] - spent[critical].sum()))
+        parts["data"] = data_stall(self.plan.training, seconds)
+        return StepTime(math.fsum(parts.values()), MappingProxyType(parts), self.plan.tokens, critical)
+
+    def timeline(self) -> Timeline:
+        """When each op of the nominal step runs (pipeline ops of one replica)."""
+        compute, sends, rest = self.op_durations
+        nominal = rank_factors(NORMAL, self.plan, self.groups)
+        return replay(self.plan.shape.graph, compute + sends + rest, self._delays(nominal))
+
+    def report(self) -> StepReport:
+        """All figures of the nominal step."""
+        from clustersim.pipeline.step_report import report_of
+
+        return report_of(self)
+
+
+def schedule_of(value: Any) -> Schedule:
+    """A schedule from what a scenario holds: the part itself, a name, or a mapping."""
+    return value if isinstance(value, Schedule) else Schedule.build(value)
+
+
+def _rank_ends(timeline: Timeline) -> Floats:
+    ends = np.zeros(timeline.graph.ranks)
+    np.maximum.at(ends, timeline.graph.rank, timeline.end)
+    return ends
+
+
+def _grouped(row: Floats) -> dict[str, float]:
+    """Columns of the cost table as the report's categories."""
+    named = dict(zip(COLUMNS, (float(value) for value in row), strict=True))
+    compute = math.fsum(named.pop(name) for name in COLUMNS[COMPUTE])
+    return {"compute": compute, "bubble": 0.0, **named}
+
+
+def data_stall(training: Training, step: float) -> float:
+    """Seconds a step that data loading adds.
+
+    Loading runs beside the step: what shows is its surplus over the step, and of a stall what outlasts the steps loaded
+    ahead, spread over the steps between stalls. Without prefetch, loading and step alternate.
+    """
+    data = training.data
+    if data.prefetch == 0:
+        return data.time + data.stall / data.stall_every
+    surplus = max(0.0, data.time - step)
+    ahead = data.prefetch * max(0.0, step - data.time)
+    return surplus + max(0.0, data.stall - ahead) / data.stall_every

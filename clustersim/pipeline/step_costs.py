@@ -1,0 +1,200 @@
+"""Seconds of every kind of op on every stage, split by what they go to: the table that a replay's durations come from."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from clustersim.hardware.gpu import Gpu
+from clustersim.pipeline.dependencies import CODE, KINDS
+from clustersim.pipeline.ops import Kind
+from clustersim.pipeline.step_data import LayerTraffic, fsdp_traffic
+from clustersim.pipeline.step_messages import Groups
+from clustersim.pipeline.step_plan import Plan
+from clustersim.pipeline.step_stages import contents
+from clustersim.workload.build import Blocks
+from clustersim.workload.cost import Exposure, LayerCost, PassCost, Pricer
+from clustersim.workload.device import Device
+from clustersim.workload.profile import Profile
+from clustersim.workload.stack import Stack
+from clustersim.workload.stages import LocalParameters, StageContent
+
+COLUMNS = ("gemm", "attention", "memory", "host", "tp", "cp", "ep", "pp", "dp")
+COMPUTE = slice(0, 4)
+PP, DP = COLUMNS.index("pp"), COLUMNS.index("dp")
+Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class StageCosts:
+    """Costs of one job's stages: ``table`` is (kinds, stages, columns) seconds of one op."""
+
+    plan: Plan
+    groups: Groups
+    stack: Stack
+    profile: Profile | None = None
+
+    @cached_property
+    def gpus(self) -> list[Gpu]:
+        """The GPU type of each pipeline rank; of several replicas' types the one with the lowest 16-bit peak."""
+        layout, ranks = self.plan.layout, self.plan.layout.pp
+        base = self.plan.cluster.node.gpu
+        if layout.replica_gpus:
+            base = min(layout.replica_gpus, key=lambda gpu: Device(gpu).unit("bf16").flop_per_s)
+        types = layout.stage_gpus or (base,)
+        chosen = [types[rank * len(types) // ranks] for rank in range(ranks)]
+        return [gpu if self.profile is None else self.profile.applied(gpu) for gpu in chosen]
+
+    @cached_property
+    def devices(self) -> list[Device]:
+        """The device of each pipeline rank (one object a type)."""
+        clock = self.plan.training.clock * (self.profile.clock if self.profile else 1.0)
+        known: dict[str, Device] = {}
+        return [known.setdefault(gpu.name, Device(gpu, clock)) for gpu in self.gpus]
+
+    @cached_property
+    def blocks(self) -> dict[str, Blocks]:
+        """Layer, embedding and head costs by GPU type."""
+        plan, layout = self.plan, self.plan.layout
+        exposure = Exposure(self.stack.tp_exposed if layout.overlap.tp else 1.0, layout.overlap.cp,
+                            0.0 if layout.overlap.ep is True else 1.0)  # fmt: skip
+        return {
+            device.gpu.name: Blocks(
+                Pricer(plan.model, device, self.stack, plan.training.precision, self.groups.seconds, exposure,
+                       plan.training.op_precision),
+                plan.cut, plan.training.recompute, plan.training.lora,
+            )  # fmt: skip
+            for device in self.devices
+        }
+
+    @cached_property
+    def stage_contents(self) -> list[StageContent]:
+        """What each virtual stage of one chain holds."""
+        return contents(self.plan.model, self.plan.shape.per_chain, self.plan.training.frozen_layers)
+
+    @cached_property
+    def _priced(self) -> list[tuple[LayerCost, LocalParameters, LayerTraffic]]:
+        """Cost, parameters and ZeRO-3 traffic of each stage of all chains; equal stages are priced once."""
+        known: dict[tuple[str, StageContent], tuple[LayerCost, LocalParameters, LayerTraffic]] = {}
+        priced = []
+        for stage, rank in enumerate(self.plan.shape.stage_rank.tolist()):
+            content = self.stage_contents[stage % self.plan.shape.per_chain]
+            key = (self.gpus[rank].name, content)
+            if key not in known:
+                known[key] = self._price(*key)
+            priced.append(known[key])
+        return priced
+
+    def _price(self, gpu: str, content: StageContent) -> tuple[LayerCost, LocalParameters, LayerTraffic]:
+        cost, parameters = self.blocks[gpu].stage(content)
+        if self.profile is not None and self.profile.layer is not None:
+            cost = self._measured(gpu, content)
+        if self.plan.layout.zero != 3:
+            return cost, parameters, LayerTraffic()
+        return cost, parameters, self._fsdp(gpu, content, parameters)
+
+    def _measured(self, gpu: str, content: StageContent) -> LayerCost:
+        """A stage whose layers take the profile's pass times."""
+        assert self.profile is not None and self.profile.layer is not None
+        times, slices = self.profile.layer, self.plan.shape.program.slices
+        layer = LayerCost(PassCost(times.forward / slices), PassCost(times.input_gradient / slices),
+                          PassCost(times.weight_gradient / slices))  # fmt: skip
+        ends, _ = self.blocks[gpu].stage(content._replace(dense=0, moe=0, mtp=0))
+        return ends.plus(layer.times(content.layers + content.mtp))
+
+    def _fsdp(self, gpu: str, content: StageContent, parameters: LocalParameters) -> LayerTraffic:
+        """Exposed gather of a forward, and gather with scatter of a backward, layer by layer behind computation."""
+        blocks, training = self.blocks[gpu], self.plan.training
+        forward = backward = 0.0
+        for moe, count in ((False, content.dense), (True, content.moe)):
+            if not count:
+                continue
+            layer = blocks.moe_layer if moe else blocks.dense_layer
+            traffic = fsdp_traffic(blocks.parameters[moe], self.groups, training)
+            behind = layer.recompute.total + layer.input_gradient.total + layer.weight_gradient.total
+            forward += count * self._hidden(traffic.gather, layer.forward.total)
+            backward += count * self._hidden(traffic.gather + traffic.scatter, behind)
+        for present in (content.embedding, content.head):
+            if present:
+                traffic = fsdp_traffic(blocks.embedding_parameters, self.groups, training)
+                forward, backward = forward + traffic.gather, backward + traffic.scatter
+        return LayerTraffic(forward, backward)
+
+    def _hidden(self, traffic: float, behind: float) -> float:
+        if not (self.plan.layout.overlap.dp and self.stack.dp_overlaps):
+            return traffic
+        return max(traffic - behind, self.stack.dp_exposed * traffic)
+
+    @cached_property
+    def table(self) -> Floats:
+        """(kinds, stages, columns) seconds of one op of each kind on each stage."""
+        costs = [priced[0] for priced in self._priced]
+        forward, inward = _rows(costs, 0), _rows(costs, 1)
+        weight, again = _rows(costs, 2), _rows(costs, 3)
+        forward[:, DP] = [priced[2].gather for priced in self._priced]
+        inward[:, DP] = [priced[2].scatter for priced in self._priced]
+        table = np.zeros((len(KINDS), len(costs), len(COLUMNS)))
+        if not self.plan.shape.has_recompute:
+            inward = inward + again
+        ahead, behind = self.plan.shape.crosses
+        sends = self.sends
+        forward[:, PP], inward[:, PP] = sends * ahead, sends * behind
+        for kind, rows in ((Kind.F, forward), (Kind.I, inward), (Kind.W, weight), (Kind.B, inward + weight), (Kind.R, again)):
+            table[CODE[kind]] = rows
+        self._vocabulary(table)
+        return table
+
+    def _vocabulary(self, table: Floats) -> None:
+        """With vocabulary parallelism the head's work moves from the last stage to S and T ops on every rank."""
+        if getattr(self.plan.schedule, "vocabulary_parallel", "none") == "none":
+            return
+        ranks = self.plan.layout.pp
+        head = self.blocks[self.gpus[-1].name].head
+        for stage in range(table.shape[1]):
+            if stage % self.plan.shape.per_chain == self.plan.shape.per_chain - 1:
+                for kind, part in ((Kind.F, head.forward), (Kind.I, head.input_gradient), (Kind.W, head.weight_gradient),
+                                   (Kind.B, head.input_gradient.plus(head.weight_gradient))):  # fmt: skip
+                    table[CODE[kind], stage, : len(part)] -= part
+        table[CODE[Kind.S], :, : len(head.forward)] = np.array(head.forward) / ranks
+        table[CODE[Kind.T], :, : len(head.forward)] = np.array(head.input_gradient.plus(head.weight_gradient)) / ranks
+
+    @cached_property
+    def send(self) -> float:
+        """Seconds of one tensor to the next pipeline rank."""
+        if self.profile is not None and self.profile.layer is not None and self.profile.layer.send is not None:
+            return self.profile.layer.send / self.plan.shape.program.slices
+        cut = self.plan.cut
+        return self.groups.send_seconds(cut.tokens * self.plan.model.hidden * cut.width)
+
+    @property
+    def send_exposure(self) -> float:
+        """Share of a send that holds up the sender; the rest is a delay that only the receiver sees."""
+        return self.stack.pp_exposed if self.plan.layout.overlap.pp else 1.0
+
+    @property
+    def sends(self) -> float:
+        """Seconds that a send holds up its rank."""
+        return self.send * self.send_exposure
+
+    @property
+    def delay(self) -> float:
+        """Seconds that a message is under way after its sender went on."""
+        return self.send * (1 - self.send_exposure)
+
+    @cached_property
+    def rank_parameters(self) -> list[LocalParameters]:
+        """Parameters that a GPU of each pipeline rank holds, all its chunks (and both chains) together."""
+        held = [LocalParameters() for _ in range(self.plan.layout.pp)]
+        for (_, parameters, _), rank in zip(self._priced, self.plan.shape.stage_rank.tolist(), strict=True):
+            held[rank] = held[rank].plus(parameters)
+        return held
+
+
+def _rows(costs: list[LayerCost], index: int) -> Floats:
+    rows = np.zeros((len(costs), len(COLUMNS)))
+    for stage, cost in enumerate(costs):
+        rows[stage, : len(cost[index])] = cost[index]
+    return rows

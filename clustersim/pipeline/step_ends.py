@@ -1,0 +1,82 @@
+"""The ends of a step on each pipeline rank: weights gathered before it, gradients reduced and the optimizer after it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from clustersim.hardware.collectives import collective_time
+from clustersim.pipeline.dependencies import CODE
+from clustersim.pipeline.ops import Kind
+from clustersim.pipeline.step_data import GRAD_BYTES, expert_group, step_traffic
+from clustersim.workload.optimizer import offloaded_seconds, update_seconds
+from clustersim.workload.stages import LocalParameters
+
+if TYPE_CHECKING:
+    from clustersim.pipeline.step import StepModel
+
+
+class Ends(NamedTuple):
+    """Seconds of one rank: exposed gather ahead of the step, exposed reduction behind it, optimizer."""
+
+    head: float
+    tail: float
+    update: float
+
+
+def step_ends(step: StepModel) -> list[Ends]:
+    """The ends of every pipeline rank."""
+    costs, plan = step.costs, step.plan
+    forward, backward = _one_microbatch(step)
+    known: dict[tuple[LocalParameters, str, float, float], Ends] = {}
+    ends = []
+    for rank, parameters in enumerate(costs.rank_parameters):
+        key = (parameters, costs.gpus[rank].name, forward[rank], backward[rank])
+        if key not in known:
+            known[key] = _ends(step, rank, parameters, forward[rank], backward[rank])
+        ends.append(known[key])
+    return [_with_tied(step, end, rank) for rank, end in enumerate(ends)] if plan.model.tied_embeddings else ends
+
+
+def _one_microbatch(step: StepModel) -> tuple[list[float], list[float]]:
+    """Busy seconds of one microbatch's forward and backward on each rank, all its chunks together."""
+    shape, table = step.plan.shape, step.costs.table.sum(axis=2)
+    units = shape.program.units / shape.program.chains
+    per_kind = np.einsum("rks,ks->rk", shape.counts, table) / units * shape.program.slices
+    backward = per_kind[:, CODE[Kind.B]] + per_kind[:, CODE[Kind.I]] + per_kind[:, CODE[Kind.W]]
+    return per_kind[:, CODE[Kind.F]].tolist(), backward.tolist()
+
+
+def _trained(step: StepModel, parameters: LocalParameters) -> LocalParameters:
+    """The part of a rank's parameters that has gradients: all, or the adapters, less frozen layers."""
+    plan = step.plan
+    share = 1.0 - plan.training.frozen_layers / plan.model.layers
+    if plan.training.lora is not None:
+        share *= min(1.0, 2.0 * plan.training.lora.rank / plan.model.hidden)
+    return LocalParameters(parameters.dense * share, parameters.expert * share)
+
+
+def _ends(step: StepModel, rank: int, parameters: LocalParameters, forward: float, backward: float) -> Ends:
+    plan, groups, costs = step.plan, step.groups, step.costs
+    layout, training = plan.layout, plan.training
+    trained = _trained(step, parameters)
+    shards, expert_shards = groups.data.size, expert_group(groups).size
+    head = tail = 0.0
+    if layout.zero != 3:
+        traffic = step_traffic(trained, groups, training, layout, step.stack, forward, backward)
+        head, tail = traffic.exposed_gather, traffic.exposed_reduce
+    update = update_seconds(trained, shards, expert_shards, costs.devices[rank], step.stack, training.optimizer, layout.zero)
+    if training.offload.optimizer != "none":
+        host, copies = offloaded_seconds(trained, shards if layout.zero else 1.0, training.offload, plan.cluster.node)
+        update = max(host, copies) if training.offload.overlap else host + copies
+    return Ends(head, tail, update)
+
+
+def _with_tied(step: StepModel, end: Ends, rank: int) -> Ends:
+    """Tied embeddings: first and last pipeline rank add up their gradients of the vocabulary."""
+    plan = step.plan
+    if plan.layout.pp == 1 or rank not in (0, plan.layout.pp - 1):
+        return end
+    size = plan.model.vocab / plan.layout.tp * plan.model.hidden * GRAD_BYTES[plan.training.grad_dtype]
+    return end._replace(tail=end.tail + collective_time("all-reduce", size, step.groups.group(2, step.groups.stage_stride)))

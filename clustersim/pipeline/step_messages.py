@@ -1,0 +1,99 @@
+"""The groups of a layout on a cluster, and the seconds of their messages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from clustersim.hardware.cluster import Cluster
+from clustersim.hardware.collectives import Group, collective_time, domain_gpus
+from clustersim.workload.layout import Layout
+
+
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """Where the ranks of each parallel axis sit; ``dp`` is the number of replicas.
+
+    Tensor parallel ranks are neighbours, then context parallel ones; ``layout.order`` says whether replicas or pipeline
+    ranks come next. Groups of one axis that share a node's NICs all talk at the same time.
+    """
+
+    layout: Layout
+    cluster: Cluster
+    dp: int
+
+    @cached_property
+    def domain(self) -> int:
+        """GPUs of one fast domain."""
+        return domain_gpus(self.cluster.node)
+
+    def group(self, size: int, stride: int) -> Group:
+        """``size`` ranks, ``stride`` GPUs apart."""
+        per_node = max(1, min(size, self.domain // stride))
+        span = min(self.cluster.gpus, size * stride)
+        return Group(size, per_node, span, self.cluster.node, self.cluster.network, max(1, self.domain // per_node))
+
+    @cached_property
+    def tp(self) -> Group:
+        """Tensor parallel ranks."""
+        return self.group(self.layout.tp, 1)
+
+    @cached_property
+    def cp(self) -> Group:
+        """Context parallel ranks."""
+        return self.group(self.layout.cp, self.layout.tp)
+
+    @cached_property
+    def ep(self) -> Group:
+        """Expert parallel ranks: neighbours where experts are whole, TP apart where TP cuts them."""
+        return self.group(self.layout.ep, expert_tp(self.layout))
+
+    @cached_property
+    def data(self) -> Group:
+        """Ranks that hold the same parameters: replicas × context parallel ranks."""
+        size, inner = self.dp * self.layout.cp, self.layout.tp
+        if self.layout.order == "tp-cp-pp-dp" and self.layout.cp == 1:
+            inner *= self.layout.pp
+        return self.group(size, inner)
+
+    @cached_property
+    def stage_stride(self) -> int:
+        """GPUs between neighbouring pipeline ranks."""
+        inner = self.layout.tp * self.layout.cp
+        return inner if self.layout.order == "tp-cp-pp-dp" else inner * self.dp
+
+    @cached_property
+    def pp(self) -> Group:
+        """Two neighbouring pipeline ranks; where they sit on different nodes, all GPUs of a node send at once."""
+        return self.group(2, self.stage_stride)
+
+    def seconds(self, axis: str, collective: str, size: float) -> float:
+        """Seconds of a message of a layer. A ring passes ``size`` bytes cp − 1 times from neighbour to neighbour."""
+        group: Group = {"tp": self.tp, "cp": self.cp, "ep": self.ep}[axis]
+        if group.size == 1:
+            return 0.0
+        if collective == "ring":
+            pair = self.group(2, self.layout.tp) if group.domains == 1 else group._replace(size=2, per_node=1)
+            return (group.size - 1) * collective_time("send", size, pair)
+        return collective_time(collective, size, group)  # type: ignore[arg-type]
+
+    def send_seconds(self, size: float) -> float:
+        """Seconds of one tensor of ``size`` bytes to the next pipeline rank.
+
+        Each tensor-parallel rank sends its own part; without sequence parallelism the parts are gathered inside the node
+        (scatter-gather of Narayanan et al. 2021, section 4.1).
+        """
+        if self.layout.pp == 1:
+            return 0.0
+        own = size / self.layout.tp
+        seconds = collective_time("send", own, self.pp)
+        if self.layout.tp > 1 and not self.layout.sequence_parallel:
+            seconds += collective_time("all-gather", size, self.tp)
+        return seconds
+
+
+def expert_tp(layout: Layout) -> int:
+    """GPUs that cut one expert."""
+    if layout.expert_tp is not None:
+        return layout.expert_tp
+    return 1 if layout.ep > 1 else layout.tp

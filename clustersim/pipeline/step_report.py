@@ -1,0 +1,113 @@
+"""The figures of a step: MFU, bubbles, breakdown, memory; as an object and as the contract's JSON."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from clustersim.workload.device import Device
+from clustersim.workload.flops import StepFlop, step_flop
+
+if TYPE_CHECKING:
+    from clustersim.pipeline.step import StepModel
+
+CONVENTIONS = {
+    "causal-half": "model FLOP of forward and backward, causal attention counted at half, no recompute",
+    "full-attention": "model FLOP of forward and backward, attention counted over the full square, no recompute",
+}
+
+
+@dataclass(frozen=True)
+class StepReport:
+    """The nominal step of one job. Times in seconds, memory in bytes, rates a second."""
+
+    step_time_s: float
+    tokens_per_s: float
+    tokens_per_s_per_gpu: float
+    tflops_per_gpu: float
+    mfu: float
+    hfu: float
+    convention: str
+    bubble_fraction: float
+    bubbles: dict[str, float]
+    """The three definitions in use: idle ÷ step, idle ÷ longest span of one rank, idle ÷ work (average rank each)."""
+    model_flops_per_step: float
+    microbatches: int
+    critical_rank: int
+    breakdown_s: dict[str, float]
+    memory: dict[str, Any]
+    stack: str
+    gpus: int
+    warnings: tuple[str, ...] = field(default=())
+
+    def to_dict(self) -> dict[str, Any]:
+        """The ``step`` object of the JSON output."""
+        return {
+            "step_time_s": self.step_time_s, "tokens_per_s": self.tokens_per_s,
+            "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu, "tflops_per_gpu": self.tflops_per_gpu, "mfu": self.mfu,
+            "hfu": self.hfu, "convention": self.convention, "bubble_fraction": self.bubble_fraction,
+            "bubbles": dict(self.bubbles), "model_flops_per_step": self.model_flops_per_step,
+            "microbatches": self.microbatches, "critical_rank": self.critical_rank, "breakdown_s": dict(self.breakdown_s),
+            "memory": self.memory, "stack": self.stack, "gpus": self.gpus, "warnings": list(self.warnings),
+        }  # fmt: skip
+
+
+def report_of(step: StepModel) -> StepReport:
+    """The report of a step model's nominal step."""
+    time, plan = step.step_time(), step.plan
+    gpus = plan.dp * plan.layout.tp * plan.layout.cp * plan.layout.pp
+    flop = step_flop(plan.model, plan.training, plan.shape.per_chain)
+    peak = peak_of(step)
+    rate = flop.model / time.seconds / gpus
+    bubbles = bubbles_of(step, time.seconds)
+    return StepReport(
+        step_time_s=time.seconds, tokens_per_s=time.tokens / time.seconds, tokens_per_s_per_gpu=time.tokens / time.seconds / gpus,
+        tflops_per_gpu=rate / 1e12, mfu=rate / peak, hfu=flop.hardware / time.seconds / gpus / peak,
+        convention=CONVENTIONS[plan.training.mfu], bubble_fraction=bubbles["step"], bubbles=bubbles,
+        model_flops_per_step=flop.model, microbatches=plan.microbatches, critical_rank=time.critical_rank,
+        breakdown_s=dict(time.breakdown), memory=memory_of(step), stack=step.stack.name, gpus=gpus,
+        warnings=warnings_of(step, flop),
+    )  # fmt: skip
+
+
+def peak_of(step: StepModel) -> float:
+    """Datasheet peak of a GPU in the training precision, FLOP/s (mean over the pipeline's GPU types)."""
+    gpus = step.costs.gpus
+    return math.fsum(Device(gpu).peak(step.plan.training.precision) for gpu in gpus) / len(gpus)
+
+
+def bubbles_of(step: StepModel, seconds: float) -> dict[str, float]:
+    """Idle time of the average rank under the three definitions. A rank is idle while its stream waits; exposed messages are work."""
+    shape, timeline = step.plan.shape, step.timeline()
+    work = np.einsum("rks,ksc->r", shape.counts, step.costs.table)
+    idle = np.maximum(timeline.makespan - work, 0.0)
+    inside = np.maximum(timeline.rank_span - work, 0.0)
+    return {
+        "step": float(idle.mean() / seconds),
+        "span": float(inside.mean() / timeline.rank_span.max()),
+        "work": float(idle.mean() / work.mean()),
+    }
+
+
+def memory_of(step: StepModel) -> dict[str, Any]:
+    """Peak memory of the fullest stage, the limit, and each pipeline rank's parts, in bytes."""
+    from clustersim.pipeline.step_memory import step_memory
+
+    return step_memory(step)
+
+
+def warnings_of(step: StepModel, flop: StepFlop) -> tuple[str, ...]:
+    """Sentences on what makes the prediction less certain, or the layout wasteful."""
+    plan, found = step.plan, list(step.plan.schedule.notes(step.plan.pipe))
+    if plan.layout.tp > step.groups.domain:
+        found.append(f"tensor parallelism over {plan.layout.tp} GPUs leaves the fast domain of {step.groups.domain}: "
+                     "every layer waits for the network")  # fmt: skip
+    used = plan.dp * plan.layout.tp * plan.layout.cp * plan.layout.pp
+    if used < plan.cluster.gpus:
+        found.append(f"the layout uses {used} of the cluster's {plan.cluster.gpus} GPUs")
+    if not plan.schedule.traits.synchronous:
+        found.append(f"{plan.schedule.kind} never flushes: its step is the steady state, and weights are stale")
+    return tuple(found)

@@ -1,0 +1,44 @@
+"""What each virtual stage holds, and what its passes cost."""
+
+from __future__ import annotations
+
+from clustersim.workload.stages import StageContent
+from clustersim.workload.model import TransformerModel
+
+
+def spread(layers: int, stages: int) -> list[int]:
+    """Layers of each stage: as even as can be, what is left over evenly in the middle, so that the ends stay lightest.
+
+    126 layers on 128 stages leave the first and last empty (embedding and head alone); 30 on 8 give 3, 4 × 6, 3.
+    """
+    base, extra = divmod(layers, stages)
+    counts = [base] * stages
+    inner = stages - 2
+    if inner <= 0 or extra > inner:
+        middle = list(range(stages)) if stages < 3 else [*range(1, stages - 1), 0, stages - 1]
+        for index in middle[:extra]:
+            counts[index] += 1
+        return counts
+    for i in range(extra):
+        counts[1 + int((i + 0.5) * inner / extra)] += 1
+    return counts
+
+
+def contents(model: TransformerModel, stages: int, frozen: int = 0, counts: list[int] | None = None) -> list[StageContent]:
+    """What each of ``stages`` virtual stages holds; ``counts`` are its layers (default: spread evenly).
+
+    The first ``moe.dense_layers`` layers are dense; the first ``frozen`` are not trained.
+    """
+    counts = counts or spread(model.layers, stages)
+    first_moe = model.moe.dense_layers if model.moe is not None else model.layers
+    held, at = [], 0
+    for index, count in enumerate(counts):
+        span = range(at, at + count)
+        dense = sum(1 for layer in span if layer < first_moe)
+        still_dense = sum(1 for layer in span if layer < frozen and layer < first_moe)
+        still = sum(1 for layer in span if layer < frozen)
+        last = index == stages - 1
+        held.append(StageContent(dense, count - dense, index == 0, last, model.mtp_layers if last else 0, still_dense,
+                                 still - still_dense, still == count and frozen > 0 and not last))  # fmt: skip
+        at += count
+    return held

@@ -1,0 +1,187 @@
+"""Seconds of op lists: roofline × shape-dependent efficiency, launch, host, messages, and what overlaps with what."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from clustersim.workload.attention import (
+    AttentionShape,
+    flash_rate,
+    unfused_backward_seconds,
+    unfused_forward_seconds,
+)
+from clustersim.workload.device import Device
+from clustersim.workload.gemm import gemm_seconds
+from clustersim.workload.layers import LayerOp
+from clustersim.workload.model import Linear, TransformerModel
+from clustersim.workload.precision import NARROW, OpPrecision, element_bytes, precision_of
+from clustersim.workload.stack import Stack
+
+MessageSeconds = Callable[[str, str, float], float]
+"""Seconds of a collective: (axis, collective, bytes)."""
+
+
+class PassCost(NamedTuple):
+    """Seconds of one pass on one GPU, by what they go to."""
+
+    gemm: float = 0.0
+    attention: float = 0.0
+    memory: float = 0.0
+    host: float = 0.0
+    """Waiting for the host to issue kernels."""
+    tp: float = 0.0
+    cp: float = 0.0
+    ep: float = 0.0
+
+    @property
+    def compute(self) -> float:
+        """Seconds on the compute units and on the host."""
+        return self.gemm + self.attention + self.memory + self.host
+
+    @property
+    def total(self) -> float:
+        """All seconds that the pass holds its GPU."""
+        return self.gemm + self.attention + self.memory + self.host + self.tp + self.cp + self.ep
+
+    def plus(self, other: PassCost) -> PassCost:
+        """Both, one after the other."""
+        return PassCost(*(a + b for a, b in zip(self, other, strict=True)))
+
+    def times(self, count: float) -> PassCost:
+        """``count`` of them."""
+        return PassCost(*(count * a for a in self))
+
+
+ZERO = PassCost()
+
+
+class LayerCost(NamedTuple):
+    """Seconds of one layer (or of the embedding, or of the head) for one microbatch."""
+
+    forward: PassCost = ZERO
+    input_gradient: PassCost = ZERO
+    weight_gradient: PassCost = ZERO
+    recompute: PassCost = ZERO
+    """Forward work done again ahead of the backward."""
+
+    def plus(self, other: LayerCost) -> LayerCost:
+        """Both, one after the other."""
+        return LayerCost(*(a.plus(b) for a, b in zip(self, other, strict=True)))
+
+    def times(self, count: float) -> LayerCost:
+        """``count`` such layers."""
+        return LayerCost(*(a.times(count) for a in self))
+
+
+@dataclass(frozen=True)
+class Exposure:
+    """Shares of traffic that stay exposed: 1 without overlap."""
+
+    tp: float = 1.0
+    cp_overlaps: bool = True
+    ep: float = 1.0
+
+
+@dataclass(frozen=True, eq=False)
+class Pricer:
+    """Puts seconds to ops of one GPU type under one stack."""
+
+    model: TransformerModel
+    device: Device
+    stack: Stack
+    precision: str
+    messages: MessageSeconds
+    exposure: Exposure = Exposure()
+    chosen: OpPrecision | None = None
+
+    def op_seconds(self, op: LayerOp, shape: AttentionShape) -> float:
+        """Seconds of one op alone, all messages exposed."""
+        if op.work == "gemm":
+            return self._gemm(op)
+        if op.work == "memory":
+            return op.bytes / self.device.memory_rate + self.device.launch
+        if op.work == "attention":
+            return self._attention(op, shape)
+        assert op.axis is not None and op.collective is not None
+        return self.messages(op.axis, op.collective, op.bytes)
+
+    def _gemm(self, op: LayerOp) -> float:
+        assert op.shape is not None
+        precision = precision_of(op.op_class, self.precision, self.chosen)  # type: ignore[arg-type]
+        m, n, k, batch = op.shape
+        width = element_bytes(precision)
+        out = op.out_bytes if precision in NARROW or op.when == "W" else max(op.out_bytes, width)
+        seconds = gemm_seconds(m, n, k, batch, self.device.unit(precision), width, out)
+        if precision in NARROW and op.cast:
+            each = self.stack.cast_bytes_forward if op.when == "F" else self.stack.cast_bytes_backward
+            seconds += op.cast * each / self.device.memory_rate + self.device.launch
+        return seconds
+
+    def _attention(self, op: LayerOp, shape: AttentionShape) -> float:
+        precision = precision_of("attention", self.precision, self.chosen)  # type: ignore[arg-type]
+        forward = op.when == "F"
+        if self.stack.attention == "unfused" and not isinstance(self.model.attention, Linear):
+            function = unfused_forward_seconds if forward else unfused_backward_seconds
+            unit = self.device.unit(precision)
+            whole = function(shape.sequences, shape.heads, shape.length, shape.head_dim, shape.value_dim, self.model.dropout, unit)
+            return whole * shape.share
+        kernel = "flash-2" if self.stack.attention == "unfused" else self.stack.attention
+        shares = self.device.flash_shares(kernel)
+        size = min(shape.head_dim, shape.value_dim)
+        rate = flash_rate(shares[0] if forward else shares[1], self.device.peak(precision), size, shape.length)
+        return op.flop / rate + self.device.launch
+
+    def pass_cost(self, ops: Iterable[LayerOp], shape: AttentionShape, host: float = 0.0) -> PassCost:
+        """Seconds of a pass: ops in order, exposed messages, and the host where it is slower than the GPU.
+
+        Context-parallel messages hide behind the core attention of the chunks already there: all but the last of ``cp``.
+        """
+        gemm = attention = memory = tp = cp = ep = 0.0
+        syncs = 0
+        for op in ops:
+            seconds = self.op_seconds(op, shape)
+            if op.work == "gemm":
+                gemm += seconds
+            elif op.work == "attention":
+                attention += seconds
+            elif op.work == "memory":
+                memory += seconds
+            elif op.axis == "tp":
+                tp += seconds * self.exposure.tp
+                syncs += 1
+            elif op.axis == "cp":
+                cp += seconds
+            else:
+                ep += seconds * self.exposure.ep
+        if cp and self.exposure.cp_overlaps:
+            cp = max(cp - attention * (1 - shape.share), cp * shape.share * 0.0)
+        busy = gemm + attention + memory + tp + cp + ep
+        return PassCost(gemm, attention, memory, max(0.0, host + syncs * self.stack.host_sync - busy), tp, cp, ep)
+
+    def layer(self, ops: list[LayerOp], shape: AttentionShape, recompute: frozenset[str], full: bool) -> LayerCost:
+        """Cost of a layer's op list; ``recompute`` names the parts done again, ``full`` all of them."""
+        forward = [op for op in ops if op.when == "F"]
+        inward = [op for op in ops if op.when == "I"]
+        weights = [op for op in ops if op.when == "W"]
+        stack = self.stack
+        ahead = self.pass_cost(forward, shape, stack.host_forward)
+        gradient, weight = self.pass_cost(inward, shape), self.pass_cost(weights, shape)
+        late = max(0.0, stack.host_backward - gradient.total - weight.total)
+        return LayerCost(ahead, gradient._replace(host=late), weight, self._again(forward, shape, ahead, recompute, full))
+
+    def _again(self, forward: list[LayerOp], shape: AttentionShape, ahead: PassCost, parts: frozenset[str],
+               full: bool) -> PassCost:  # fmt: skip
+        if full:
+            return ahead
+        if not parts:
+            return ZERO
+        return self.pass_cost([op for op in forward if _recomputed(op, parts)], shape)
+
+
+def _recomputed(op: LayerOp, parts: frozenset[str]) -> bool:
+    """Whether an op is done again; the last product of a recomputed half is not: its output is not needed."""
+    if op.part in parts:
+        return op.name not in ("attention out", "down", "leave", "combine", "unpermute")
+    return op.part == "attention-core" and "attention" in parts

@@ -1,0 +1,81 @@
+"""The software stack: which kernels, how much is fused, what overlaps, what the host costs.
+
+One number a GPU type cannot be right for 2021 and 2025: the same H100 runs attention at 0.2 of its peak under the kernels
+of 2023 and at 0.5 under those of 2024. A stack is a preset (``megatron-2021``, ``nemo-2025`` …) or a mapping; without one
+the scenario takes the default of its GPU generation (``default_stack``). The source of each value, or the word *owed*
+where no component measurement is public, stands in the preset's ``sources``.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from clustersim.part import PresetModel
+from clustersim.units import Seconds
+
+AttentionKernel = Literal["unfused", "flash-1", "triton", "flash-2", "cudnn", "flash-3"]
+
+
+class Stack(PresetModel, folder="stacks"):
+    """What a training framework of some year does between the formulas and the hardware."""
+
+    name: str = "stack"
+    year: int = Field(default=2024, ge=2012, le=2100)
+    attention: AttentionKernel = "flash-2"
+    fused_norm: bool = True
+    fused_rotary: bool = True
+    fused_activation: bool = True
+    """Bias and GELU, or both halves of SwiGLU, in one kernel."""
+    fused_dropout_add: bool = True
+    """Bias, dropout and residual add in one kernel."""
+    loss_forward_bytes: float = Field(default=30.0, ge=0)
+    """Memory traffic of the fp32 cross-entropy, bytes a logit of this GPU, forward."""
+    loss_backward_bytes: float = Field(default=22.0, ge=0)
+    vocab_parallel_loss: bool = True
+    """The loss works on a GPU's own slice of the logits; at TP 1 such stacks run PyTorch's own, unfused loss."""
+    cast_bytes_forward: float = Field(default=4.0, ge=0)
+    """fp8/fp4: bytes an element of each product's input for casting: 2 read, 1 written, 1 for its transpose."""
+    cast_bytes_backward: float = Field(default=4.0, ge=0)
+    """The same of each output gradient."""
+    tp_exposed: float = Field(default=0.5, ge=0, le=1)
+    """Share of tensor-parallel traffic that stays exposed where ``overlap.tp`` is on."""
+    pp_exposed: float = Field(default=0.25, ge=0, le=1)
+    """Share of stage-to-stage traffic that still holds up the sender where ``overlap.pp`` is on."""
+    dp_exposed: float = Field(default=0.08, ge=0, le=1)
+    """Least share of data-parallel traffic that stays exposed where ``overlap.dp`` is on (first and last bucket)."""
+    dp_overlaps: bool = True
+    """False: the stack has no overlap of gradient traffic, whatever the layout asks (Megatron before 2022)."""
+    optimizer_bytes: float = Field(default=62.0, ge=0)
+    """Memory traffic of one optimizer step, bytes a parameter that this GPU updates."""
+    optimizer_bytes_replicated: float = Field(default=6.0, ge=0)
+    """The part of it that touches every local parameter even where ZeRO shards the rest."""
+    host_forward: Seconds = 0.35e-3
+    """Host time to issue one layer's forward (a GPU that finishes sooner waits)."""
+    host_backward: Seconds = 0.45e-3
+    host_sync: Seconds = 0.0
+    """Host time of each blocking collective, added to the above."""
+    rank_spread: float = Field(default=0.006, ge=0, le=0.2)
+    """Standard deviation of the speed of single GPUs under one clock setting; the slowest sets the pace."""
+    pass_jitter: float = Field(default=0.0, ge=0, le=0.2)
+    """Standard deviation of a pipeline pass from microbatch to microbatch; neighbouring stages wait for the slowest."""
+
+
+_BY_ARCHITECTURE = (
+    (("p100", "v100"), "megatron-2020"),
+    (("a100", "a800"), "megatron-2021"),
+    (("h100", "h200", "h800", "gh200"), "nemo-2024"),
+    (("b200", "b300", "gb200", "gb300"), "nemo-2025"),
+    (("mi250", "mi300", "mi325", "mi355"), "rocm-2025"),
+    (("rtx",), "pytorch-2023"),
+)
+
+
+def default_stack(gpu_name: str) -> Stack:
+    """The stack of the year in which a GPU generation did most of its training; used where the scenario names none."""
+    lowered = gpu_name.lower().replace(" ", "-")
+    for words, preset in _BY_ARCHITECTURE:
+        if any(word in lowered for word in words):
+            return Stack.preset(preset)
+    return Stack.preset("nemo-2024")
