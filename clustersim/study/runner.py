@@ -1,0 +1,213 @@
+"""Run many replicas of many scenarios: skip what the store has, hand the rest to an executor, keep what comes back.
+
+Replica r of every scenario uses the same named random streams of one seed, so that scenarios are compared on the same
+failures. What comes out depends on nothing else: not on the executor, the number of workers, or how often it was resumed.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+from clustersim.errors import InputError, Problem
+from clustersim.study.axes import Point
+from clustersim.study.executors import Executor, Failure, Serial
+from clustersim.study.statistics import Target, summary
+from clustersim.study.store import Contents, Store, record_key
+
+Metrics = dict[str, float | None]
+Progress = Callable[[int, int], None]
+"""Called with (finished replicas, all replicas)."""
+
+LARGEST_TASK = 64
+"""Replicas a task at most: large enough to hide a task's overhead (about 2 ms on Dask), small enough to lose little."""
+
+
+class Job(NamedTuple):
+    """One scenario to run: its resolved form as JSON, the hash of that, and what to call it."""
+
+    label: str
+    scenario: str
+    hash: str
+
+
+class Task(NamedTuple):
+    """Replicas ``first`` … ``last − 1`` of one job."""
+
+    job: int
+    first: int
+    last: int
+
+
+class Shared(NamedTuple):
+    """What every task needs; sent once a worker."""
+
+    jobs: tuple[str, ...]
+    seed: int
+
+
+@dataclass
+class Outcome:
+    """All replicas of one scenario that are known: ``replicas[r]`` holds the metrics of replica r, or None."""
+
+    label: str
+    point: Point = field(default_factory=dict)
+    replicas: list[Metrics | None] = field(default_factory=list)
+    error: str | None = None
+
+    @property
+    def metrics(self) -> list[str]:
+        """Names of the metrics, in the order of the first finished replica, then any that others add."""
+        names: dict[str, None] = {}
+        for replica in self.replicas:
+            names.update(dict.fromkeys(replica or ()))
+        return list(names)
+
+    def column(self, metric: str) -> list[float | None]:
+        """One metric over the replicas, None where a replica is missing or the metric undefined."""
+        return [None if replica is None else replica.get(metric) for replica in self.replicas]
+
+    def summaries(self) -> dict[str, dict[str, Any] | None]:
+        """Summary of each metric over the finished replicas."""
+        return {metric: summary(self.column(metric)) for metric in self.metrics}
+
+
+@functools.lru_cache(maxsize=8)
+def _prepared(scenario: str) -> Any:
+    from clustersim.scenario.schema import Scenario
+    from clustersim.study.work import prepare
+
+    return prepare(Scenario.model_validate(json.loads(scenario)))
+
+
+def run_task(shared: Shared, task: Task) -> list[Metrics]:
+    """Metrics of each replica of a task; runs in a worker."""
+    from clustersim.study.work import replica_metrics
+
+    prepared = _prepared(shared.jobs[task.job])
+    return [replica_metrics(prepared, shared.seed, replica) for replica in range(task.first, task.last)]
+
+
+def job_of(label: str, scenario: Any) -> Job:
+    """A job from a scenario: the hash covers every value that can change a replica's result, and not the name.
+
+    How many replicas are run, from which seed, and what the scenario is called do not change what one replica gives.
+    """
+    import hashlib
+
+    data = scenario.model_dump(mode="json")
+    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    told = {key: item for key, item in data.items() if key not in ("simulation", "name", "description")}
+    body = json.dumps(told, sort_keys=True, separators=(",", ":"))
+    return Job(label, text, hashlib.sha256(body.encode()).hexdigest())
+
+
+class Runner:
+    """Runs jobs under one seed, with an executor and, if given, a store that remembers.
+
+    ``shard = (i, n)`` runs only the i-th of every n tasks (a job array without a daemon); its outcomes are incomplete.
+    """
+
+    def __init__(self, seed: int, executor: Executor | None = None, store: Store | None = None,
+                 progress: Progress | None = None, shard: tuple[int, int] | None = None) -> None:  # fmt: skip
+        from clustersim import __version__
+
+        self.seed, self.version = seed, __version__
+        self.executor = executor or Serial()
+        self.store, self.progress, self.shard = store, progress, shard
+        self.known = store.load() if store is not None else Contents()
+        if self.known.conflicts:
+            raise InputError(Problem("", f"{store.folder if store else ''} holds different results under one key "
+                                         f"({len(self.known.conflicts)}): it mixes versions; name another folder"))  # fmt: skip
+        self.found = 0
+
+    def run(self, jobs: Sequence[Job], replicas: int) -> list[Outcome]:
+        """Outcomes of the jobs, in their order, each with ``replicas`` replicas (fewer in a shard or on errors)."""
+        outcomes = [Outcome(job.label, replicas=[None] * replicas) for job in jobs]
+        missing = self._fill(jobs, outcomes)
+        self.found = sum(replica is not None for outcome in outcomes for replica in outcome.replicas)
+        total = len(jobs) * replicas
+        done = self.found
+        self._tell(done, total)
+        shared = Shared(tuple(job.scenario for job in jobs), self.seed)
+        for task, result in self.executor.run(run_task, shared, missing):
+            done += self._keep(jobs[task.job], outcomes[task.job], task, result)
+            self._tell(done, total)
+        return outcomes
+
+    def run_until(self, jobs: Sequence[Job], replicas: int, target: Target | None, limit: int) -> list[Outcome]:
+        """Like ``run``; with a target, add replicas (half as many again a round) until every job reaches it.
+
+        Decisions fall at round ends, which do not depend on the executor.
+        """
+        from clustersim.study.statistics import MINIMUM_REPLICAS
+
+        if target is None:
+            return self.run(jobs, replicas)
+        count = min(max(replicas, MINIMUM_REPLICAS), limit)
+        outcomes = self.run(jobs, count)
+        while count < limit and not all(o.error or target.reached(o.column(target.metric)) for o in outcomes):
+            self._remember(jobs, outcomes)
+            count = min(count + count // 2, limit)
+            outcomes = self.run(jobs, count)
+        return outcomes
+
+    def _key(self, job: Job, replica: int) -> str:
+        return record_key(job.hash, self.seed, replica, self.version)
+
+    def _fill(self, jobs: Sequence[Job], outcomes: list[Outcome]) -> list[Task]:
+        """Take what is known into the outcomes; the tasks that remain."""
+        holes: list[tuple[int, list[int]]] = []
+        for number, (job, outcome) in enumerate(zip(jobs, outcomes, strict=True)):
+            for replica in range(len(outcome.replicas)):
+                record = self.known.records.get(self._key(job, replica))
+                outcome.replicas[replica] = None if record is None else record["metrics"]
+            holes.append((number, [r for r, known in enumerate(outcome.replicas) if known is None]))
+        size = task_size(sum(len(missing) for _, missing in holes), self.executor.workers)
+        tasks = [task for number, missing in holes for task in _tasks(number, missing, size)]
+        if self.shard is not None:
+            index, count = self.shard
+            tasks = [Task(job, r, r + 1) for job, first, last in tasks for r in range(first, last)
+                     if (job * len(outcomes[job].replicas) + r) % count == index]  # fmt: skip
+        return tasks
+
+    def _keep(self, job: Job, outcome: Outcome, task: Task, result: Any) -> int:
+        if isinstance(result, Failure):
+            outcome.error = outcome.error or result.message
+            return 0
+        outcome.replicas[task.first : task.last] = result
+        if self.store is not None:
+            self.store.append({"key": self._key(job, replica), "label": job.label, "seed": self.seed, "replica": replica,
+                               "version": self.version, "metrics": metrics}
+                              for replica, metrics in zip(range(task.first, task.last), result, strict=True))  # fmt: skip
+        return len(result)
+
+    def _remember(self, jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> None:
+        for job, outcome in zip(jobs, outcomes, strict=True):
+            for replica, metrics in enumerate(outcome.replicas):
+                if metrics is not None:
+                    self.known.records[self._key(job, replica)] = {"metrics": metrics}
+
+    def _tell(self, done: int, total: int) -> None:
+        if self.progress is not None:
+            self.progress(done, total)
+
+
+def task_size(replicas: int, workers: int) -> int:
+    """Replicas a task: some 16 tasks a worker, so that the last worker to finish is not waited for long."""
+    return max(1, min(LARGEST_TASK, math.ceil(replicas / (16 * max(1, workers)))))
+
+
+def _tasks(job: int, missing: list[int], size: int) -> Iterator[Task]:
+    """Runs of consecutive missing replicas, cut to at most ``size``."""
+    start = 0
+    while start < len(missing):
+        stop = start + 1
+        while stop < len(missing) and missing[stop] == missing[stop - 1] + 1 and stop - start < size:
+            stop += 1
+        yield Task(job, missing[start], missing[stop - 1] + 1)
+        start = stop
