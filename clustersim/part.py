@@ -205,12 +205,13 @@ class Part(Block):
     def _wrong_keys(cls, kind: str, fields: dict[str, Any], context: dict[str, Any] | None) -> list[InitErrorDetails]:
         """What else is wrong with a part of an unknown kind: judged as the nearest kind, else by the family's common keys."""
         near = difflib.get_close_matches(kind, cls.known_kinds(), n=1)
-        part = cls.kinds[near[0]] if near else cls
+        part = cls.kinds[near[0] if near else next(iter(cls.kinds))]
         fields = fields if near else {key: item for key, item in fields.items() if key in cls.model_fields}
         try:
             part.model_validate(fields, context=context)
         except ValidationError as error:
-            return [again(detail) for detail in error.errors(include_url=False)]
+            details = error.errors(include_url=False)
+            return [again(detail) for detail in details if near or detail["type"] != "missing"]
         return []
 
     @classmethod

@@ -12,7 +12,7 @@ from pathlib import Path
 ENTRY_POINTS = "clustersim.parts"
 """Group of entry points; each names a module whose import registers parts."""
 
-_PACKAGES = ("hardware", "workload", "pipeline.schedules", "faults", "checkpoint", "recovery")
+_PACKAGES = ("pipeline.schedules", "faults", "checkpoint", "recovery")
 
 
 @functools.cache

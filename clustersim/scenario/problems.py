@@ -12,6 +12,7 @@ from typing import Any
 from pydantic_core import ErrorDetails
 
 from clustersim.errors import Problem, nearest
+from clustersim.part import is_short_form
 from clustersim.scenario.tree import Node, Place
 
 _HOPS = ("engine", "strategy", "kind")
@@ -60,6 +61,8 @@ def locate(tree: Node, loc: tuple[int | str, ...], kind: str) -> tuple[str, Plac
         return ".".join([*path, str(rest[0])]), key_place, ()
     if kind in ("kind", "preset") and not rest:
         node, path = _named(node, path, kind)
+    if not isinstance(node.value, (dict, list)) and not (isinstance(node.value, str) and is_short_form(node.value)):
+        rest = []  # a short form, such as `30 s` for {kind: constant, value: 30 s}: the value itself is meant
     place = key_place if kind in ("extra", "no_kind") and not rest else node.place
     return ".".join(path), place, tuple(rest)
 

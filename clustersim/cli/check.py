@@ -1,0 +1,68 @@
+"""`clustersim check`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from clustersim.cli.options import Json, Quiet, Scenarios, Set
+
+if TYPE_CHECKING:
+    from clustersim.scenario.schema import Scenario
+
+
+def command(scenarios: Scenarios, set_: Set = None, json: Json = False, quiet: Quiet = False) -> None:
+    """Find every mistake in scenarios, and say whether they fit in memory. Simulates nothing."""
+    from clustersim.cli.talk import print_json
+
+    results = [_checked(name, set_ or []) for name in scenarios]
+    if json:
+        print_json({"scenarios": results})
+    for result in results:
+        for line in result["problems"]:
+            typer.echo(line["text"], err=True)
+        if not result["problems"] and not json and not quiet:
+            typer.echo(f"{result['file']}: ok: {result['about']}")
+    code = max((result["exit_code"] for result in results), default=0)
+    if code:
+        raise typer.Exit(code)
+
+
+def _checked(name: str, overrides: list[str]) -> dict[str, Any]:
+    from clustersim.errors import ImpossibleError, InputError
+    from clustersim.scenario.load import load
+
+    result: dict[str, Any] = {"file": name, "exit_code": 0, "about": None, "problems": []}
+    try:
+        scenario = load(name, overrides)
+        result["about"] = _about(scenario)
+    except InputError as error:
+        result["exit_code"] = error.exit_code
+        result["problems"] = [
+            {"file": item.file, "line": item.line, "column": item.column, "path": item.path, "message": item.message,
+             "text": str(item)}
+            for item in error.problems
+        ]  # fmt: skip
+    except ImpossibleError as error:
+        result["exit_code"] = error.exit_code
+        text = f"{name}: {error}"
+        result["problems"] = [{"file": name, "line": None, "column": None, "path": "", "message": str(error), "text": text}]
+    return result
+
+
+def _about(scenario: Scenario) -> str:
+    """The sizes that follow from the scenario, and how full the fullest GPU is.
+
+    Raises:
+        DoesNotFit: when a stage needs more memory than a GPU has.
+    """
+    from clustersim.study.step import step
+    from clustersim.units import SIZE  # noqa: F401
+
+    layout = scenario.parallelism
+    sizes = (f"{scenario.model.name}, {scenario.cluster.gpus:,} GPUs = tp {layout.tp} × pp {layout.pp} × cp {layout.cp} × "
+             f"dp {scenario.dp}, {scenario.microbatches} microbatches")  # fmt: skip
+    memory = step(scenario).to_dict()["memory"]
+    gib = 2.0**30
+    return f"{sizes}; the fullest GPU holds {memory['peak_bytes'] / gib:.1f} of {memory['limit_bytes'] / gib:.1f} GiB"

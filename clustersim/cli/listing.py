@@ -1,0 +1,80 @@
+"""`clustersim list KIND`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from clustersim.cli.options import Json, Verbose
+
+if TYPE_CHECKING:
+    from clustersim.scenario.catalogue import Entry
+
+
+def command(
+    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="gpus, nodes, models, schedules, …; none: all kinds.")] = None,
+    only: Annotated[str | None, typer.Option("--only", metavar="NAME", help="This one alone, with all its values.")] = None,
+    json: Json = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Show what may be named in a scenario: presets with the source of each value, and parts with their keys."""
+    from clustersim.cli.talk import print_json
+    from clustersim.scenario import catalogue
+
+    if kind is None:
+        about = {name: line for name, (_, _, line) in catalogue.KINDS.items()}
+        print_json(about) if json else _columns([(name, line) for name, line in about.items()])
+        return
+    found = catalogue.entries(kind)
+    if only is not None:
+        found, verbose = _only(found, only, kind), max(verbose, 1)
+    if json:
+        print_json([entry.to_dict() for entry in found])
+    elif verbose:
+        for entry in found:
+            _show(entry)
+    else:
+        _columns([(entry.name, entry.about) for entry in found])
+
+
+def _only(found: list[Entry], name: str, kind: str) -> list[Entry]:
+    from clustersim.errors import InputError, Problem, nearest
+
+    chosen = [entry for entry in found if entry.name == name or name in entry.aliases]
+    if not chosen:
+        raise InputError(Problem("", f"there is no '{name}' among the {kind}{nearest(name, [e.name for e in found])}"))
+    return chosen
+
+
+def _columns(rows: list[tuple[str, str]]) -> None:
+    """Names and one line each, cut to the width of a terminal (whole where the output is no terminal)."""
+    import shutil
+    import sys
+
+    width = max((len(name) for name, _ in rows), default=0)
+    room = shutil.get_terminal_size((80, 24)).columns - width - 2
+    for name, line in rows:
+        cut = line if not sys.stdout.isatty() or len(line) <= room else f"{line[: max(10, room - 1)]}…"
+        typer.echo(f"{name:<{width}}  {cut}")
+
+
+def _show(entry: Entry) -> None:
+    aliases = f" (also {', '.join(entry.aliases)})" if entry.aliases else ""
+    typer.echo(f"{entry.name}{aliases}\n  {entry.about}")
+    for key, value in (entry.values if entry.what == "preset" else entry.keys).items():
+        if entry.what == "preset":
+            typer.echo(f"    {key}: {_short(value)}")
+        else:
+            typer.echo(f"    {key}: {'(required)' if value is None and key in entry.keys else _short(value)}")
+    for key, source in entry.sources.items():
+        typer.echo(f"    source of {key}: {source}")
+    typer.echo("")
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_short(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, list):
+        return "[" + ", ".join(_short(item) for item in value) + "]"
+    return {None: "null", True: "true", False: "false"}.get(value, str(value)) if not isinstance(value, (int, float)) or isinstance(value, bool) else str(value)  # fmt: skip

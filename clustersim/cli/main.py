@@ -1,0 +1,82 @@
+"""The program's entry: one boundary where every error becomes a line and an exit code."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+from collections.abc import Sequence
+
+from clustersim.cli.app import app
+from clustersim.errors import ClusterSimError
+
+INTERRUPTED = 130
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run the program and exit.
+
+    Exit codes: 0 done, 1 the answer is no (or the output cannot be written), 2 the input is wrong, 3 impossible,
+    130 interrupted.
+    """
+    sys.exit(guarded(arguments))
+
+
+def guarded(arguments: Sequence[str] | None = None) -> int:
+    """The exit code of a run of the program; every expected error is printed as lines on standard error."""
+    try:
+        code = _run(arguments)
+        sys.stdout.flush()
+        return code
+    except ClusterSimError as error:
+        _say(str(error))
+        return error.exit_code
+    except KeyboardInterrupt:
+        _say("interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _closed()
+    except MemoryError:
+        _say("clustersim: out of memory")
+        return 1
+    except OSError as error:
+        if error.errno == errno.EPIPE:
+            return _closed()
+        _say(f"clustersim: {_os_sentence(error)}")
+        return 1
+
+
+def _run(arguments: Sequence[str] | None) -> int:
+    try:
+        app(args=arguments if arguments is None else list(arguments), prog_name="clustersim", standalone_mode=True)
+    except SystemExit as stop:
+        return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
+    return 0
+
+
+def _closed() -> int:
+    """The reader of a pipe has gone: say so, and keep the interpreter from writing to it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    _say("clustersim: the reader of the output closed it early")
+    return 1
+
+
+def _os_sentence(error: OSError) -> str:
+    where = f"{error.filename}: " if error.filename else ""
+    words = {
+        errno.ENOSPC: "the disk is full",
+        errno.EDQUOT: "the disk quota is used up",
+        errno.EROFS: "the file system is read-only",
+        errno.EACCES: "permission denied",
+        errno.ENOTDIR: "a part of the path is a file, not a directory",
+        errno.ENAMETOOLONG: "the file name is too long",
+        errno.EMFILE: "too many open files",
+    }
+    return where + words.get(error.errno or 0, error.strerror or str(error))
+
+
+def _say(text: str) -> None:
+    try:
+        print(text, file=sys.stderr)
+    except OSError:
+        return
