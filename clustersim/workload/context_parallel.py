@@ -2,8 +2,8 @@
 
 Kinds: ``ring`` (keys and values go around, Liu et al. 2023), ``double-ring`` (around the node inside, between nodes
 outside: BurstAttention, arXiv 2403.09347; LoongTrain), ``ulysses`` (all-to-all: sequence cut becomes head cut), ``usp``
-(Ulysses groups inside a ring, arXiv 2405.07719). Tokens are laid out in zigzag (each GPU gets an early and a late part: causal
-work is even) or contiguously (the last GPU does everything).
+(Ulysses groups inside a ring, arXiv 2405.07719). Tokens are laid out in zigzag (each GPU gets an early and a late
+part: causal work is even) or contiguously (the last GPU does everything).
 
 Elements passed a GPU, with T tokens, q and k the widths of all query and key/value heads on this GPU:
   ring        forward n−1 steps of 2·T·k; backward n−1 steps of 4·T·k (keys, values, and their gradients)

@@ -5,8 +5,8 @@ redundant sharding of InternEvo, arXiv 2401.09149). The ranks of one shard group
 node's GPUs keeps its gathers on the fast links and only what is left crosses nodes.
 
 With n replicas, degrees p (parameters), g (gradients), o (optimizer) and r = max(g, o):
-  gradients   reduce-scatter over r neighbours, then all-reduce of 1/r over the n/r groups (all-reduce over n when r = 1);
-  parameters  after the update, all-gather over the o/p ranks that updated one parameter shard;
+  gradients   reduce-scatter over r neighbours, then all-reduce of 1/r over the n/r groups (all-reduce over n when r =
+  1); parameters  after the update, all-gather over the o/p ranks that updated one parameter shard;
   per layer   (p > 1) all-gather over p before its forward, and before its backward unless it was kept.
 """
 
@@ -105,8 +105,8 @@ def bucketed_exposed(traffic: float, window: float, buckets: int) -> float:
     """Seconds of ``traffic`` left over after ``window`` seconds of the computation that makes its ``buckets``.
 
     Equal buckets become ready evenly through the window and go out one after the other: bucket i is ready at
-    window·(i+1)/n. The last one is always exposed: traffic/n when computation is the slower, else all but the share of the
-    window after the first bucket.
+    window·(i+1)/n. The last one is always exposed: traffic/n when computation is the slower, else all but the share
+    of the window after the first bucket.
     """
     if traffic <= 0:
         return 0.0
@@ -179,8 +179,8 @@ def prioritised_exposed(traffic: float, urgent: Sequence[tuple[float, float]], c
 
     ``urgent`` is the pass as (seconds of computation, seconds of the all-to-all after it); gradients are cut in
     ``chunks``
-    that each pay ``startup`` and are sent only while no all-to-all waits (FlowMoE, arXiv 2510.00207): a chunk on the wire
-    is not interrupted, so an all-to-all may wait for the rest of one chunk.
+    that each pay ``startup`` and are sent only while no all-to-all waits (FlowMoE, arXiv 2510.00207): a chunk on the
+    wire is not interrupted, so an all-to-all may wait for the rest of one chunk.
     """
     if traffic <= 0:
         return 0.0

@@ -2,8 +2,8 @@
 
 A token goes to ``top_k`` experts spread over ep ranks. Plain all-to-all sends every copy; a kernel that sends one
 copy a
-node and forwards it inside (DeepEP) sends fewer across nodes: with e nodes and evenly spread experts a token of k copies
-reaches e·(1 − (1 − 1/e)^k) nodes on average.
+node and forwards it inside (DeepEP) sends fewer across nodes: with e nodes and evenly spread experts a token of k
+copies reaches e·(1 − (1 − 1/e)^k) nodes on average.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ def pipelined_seconds(layers: Sequence[MoeStage], degree: int, startup: float = 
     streams.
 
     Compute: attention of part 1 … R, then experts 1 … R. Communication: dispatch r after attention r, combine r after
-    experts r, one at a time, dispatches first (FlowMoE, arXiv 2510.00207). Attention r of the next layer waits for combine r.
-    Each message pays ``startup`` once more for being cut. ``degree`` 1 is the sequential layer.
+    experts r, one at a time, dispatches first (FlowMoE, arXiv 2510.00207). Attention r of the next layer waits for
+    combine r. Each message pays ``startup`` once more for being cut. ``degree`` 1 is the sequential layer.
     """
     if degree < 1:
         raise ValueError("degree must be at least 1")
@@ -89,8 +89,8 @@ def busiest_load(experts: int, ep: int, tokens: float, top_k: int) -> float:
 
     Copies arriving at a rank are binomial with mean m = tokens·top_k (ep ranks of ``tokens`` each send tokens·k·ep
     copies
-    over ep ranks); the largest of ep has about m + √(2·m·ln ep) (Gaussian extreme). Trained routers are worse; balancing
-    losses bring them near this. ``experts`` ≥ ep.
+    over ep ranks); the largest of ep has about m + √(2·m·ln ep) (Gaussian extreme). Trained routers are worse;
+    balancing losses bring them near this. ``experts`` ≥ ep.
     """
     from math import log, sqrt
 
