@@ -19,6 +19,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "init": ("init", "Write a commented scenario to start from."),
     "list": ("listing", "Show presets and parts: gpus, models, schedules, engines, …"),
     "schema": ("schema", "Print the JSON Schema of scenarios, for editors."),
+    "compare": ("compare", "Run designs on the same failures and say which is better."),
+    "sweep": ("sweep", "Run a scenario at many points: table, figure, best point; resumable."),
+    "results": ("results", "Merge, check and export the records of a study."),
     "schedule": ("schedule", "List, export, check and evaluate pipeline schedules."),
 }
 

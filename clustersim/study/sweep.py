@@ -145,13 +145,14 @@ def sweep(scenario: Any, *, over: Mapping[str, Iterable[Any]] | None = None,
     make = at or Template.of(scenario)
     paths = list(dict.fromkeys(path for point in grid for path in point))
     kept = Store(store) if isinstance(store, (str, Path)) else store
+    count = replicas or scenario.simulation.replicas
     prepared = [_job(make, point) for point in grid]
     jobs = [job for job in prepared if isinstance(job, Job)]
     if kept is not None:
-        kept.open_study(manifest(jobs, seed, paths, grid))
+        kept.open_study(manifest(prepared, seed, paths, grid, None if until else count))
     try:
         runner = Runner(seed, executor, kept, progress, shard)
-        ran = iter(runner.run_until(jobs, replicas or scenario.simulation.replicas, until, limit))
+        ran = iter(runner.run_until(jobs, count, until, limit))
         outcomes = [next(ran) if isinstance(job, Job) else Outcome(label_of(point), error=job)
                     for job, point in zip(prepared, grid, strict=True)]  # fmt: skip
     finally:
@@ -165,12 +166,17 @@ def sweep(scenario: Any, *, over: Mapping[str, Iterable[Any]] | None = None,
     return result
 
 
-def manifest(jobs: Sequence[Job], seed: int, paths: list[str], points: Sequence[Point]) -> dict[str, Any]:
-    """What a sweep's folder is about: enough to tell another study apart, and to make the table from the shards alone."""
+def manifest(jobs: Sequence[Job | str], seed: int, paths: list[str], points: Sequence[Point],
+             replicas: int | None) -> dict[str, Any]:  # fmt: skip
+    """What a sweep's folder is about: enough to tell another study apart, and to make the table from the shards alone.
+
+    ``replicas`` is None where a stopping rule decides how many there are.
+    """
     from clustersim import __version__
 
     return {"study": "sweep", "version": __version__, "seed": seed, "paths": paths, "points": list(points),
-            "hashes": [job.hash for job in jobs]}  # fmt: skip
+            "replicas": replicas, "hashes": [job.hash for job in jobs if isinstance(job, Job)],
+            "errors": [None if isinstance(job, Job) else job for job in jobs]}  # fmt: skip
 
 
 def _job(make: Callable[[Point], Any], point: Point) -> Job | str:

@@ -1,0 +1,87 @@
+"""``clustersim compare``: the same failures for each design, and which is better."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from clustersim.cli.options import Address, ExecutorName, Json, OutDir, Quiet, Replicas, Scenarios, Seed, Set, Verbose, Workers
+from clustersim.cli.study_options import Limit, Until, executor_of, target_of
+from clustersim.cli.talk import Talk, print_json, to_json
+from clustersim.errors import InputError, NegativeAnswer, Problem
+
+if TYPE_CHECKING:
+    from clustersim.study.compare import Comparison
+
+
+def command(
+    scenarios: Scenarios,
+    sets: Set = None,
+    seed: Seed = None,
+    replicas: Replicas = None,
+    until: Until = None,
+    limit: Limit = 2000,
+    workers: Workers = None,
+    executor: ExecutorName = None,
+    address: Address = None,
+    out: OutDir = None,
+    json: Json = False,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+) -> None:
+    """Run each scenario on the same failures; say which is better, or that the data do not decide."""
+    from clustersim.cli.scenarios import load_all
+    from clustersim.study.compare import compare
+    from clustersim.study.store import Store
+
+    if len(scenarios) < 2:
+        raise InputError(Problem("SCENARIO", "compare needs at least two scenarios"))
+    talk = Talk(quiet, verbose)
+    place, target = executor_of(executor, workers, address), target_of(until)
+    loaded = load_all(scenarios, sets)
+    store = _store(out, loaded, seed)
+    with talk.progress("replicas") as progress:
+        found = compare(loaded, names=_names(scenarios, loaded), replicas=replicas, seed=seed, until=target, limit=limit,
+                        executor=place, store=store, progress=progress)  # fmt: skip
+    if store is not None:
+        store.close()
+        _write(Path(store.folder), found)
+        talk.remark(f"written to {out}")
+    if json:
+        print_json(found.to_dict())
+    else:
+        from clustersim.report.study_text import comparison_text
+
+        print(comparison_text(found))
+    failed = [outcome.label for outcome in found.outcomes if outcome.error is not None]
+    if failed:
+        raise NegativeAnswer(f"not simulated: {', '.join(failed)}")
+
+
+def _names(files: list[str], loaded: list[Any]) -> list[str]:
+    """Scenario names where they differ, else file names."""
+    names = [scenario.name for scenario in loaded]
+    return names if len(set(names)) == len(names) else [Path(file).stem for file in files]
+
+
+def _store(out: str | None, loaded: list[Any], seed: int | None) -> Any:
+    if out is None:
+        return None
+    from clustersim import __version__
+    from clustersim.study.runner import job_of
+    from clustersim.study.store import Store
+
+    store = Store(out)
+    store.open_study({"study": "compare", "version": __version__,
+                      "seed": loaded[0].simulation.seed if seed is None else seed,
+                      "labels": [scenario.name for scenario in loaded],
+                      "hashes": [job_of("", scenario).hash for scenario in loaded]})  # fmt: skip
+    return store
+
+
+def _write(folder: Path, found: Comparison) -> None:
+    from clustersim.study.store import write_atomically
+
+    frame = found.to_frame()
+    write_atomically(folder / "differences.csv", frame.to_csv(index=False, lineterminator="\n"))
+    write_atomically(folder / "compare.json", to_json(found.to_dict()) + "\n")

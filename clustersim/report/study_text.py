@@ -1,0 +1,114 @@
+"""Studies as text for a terminal, at most 80 columns where the labels allow it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clustersim.study.compare import Comparison
+    from clustersim.study.optimum import Optimum
+    from clustersim.study.sweep import Sweep
+
+_COLUMNS = (("ettr", "ETTR", 4), ("goodput_tokens_per_s", "tokens/s", 4), ("interruptions", "interr.", 4),
+            ("lost_work_s", "lost h", 4))  # fmt: skip
+
+
+def _number(value: float | None, digits: int = 4, scale: float = 1.0) -> str:
+    if value is None:
+        return "-"
+    shown = value / scale
+    return f"{shown:,.0f}" if abs(shown) >= 10**digits else f"{shown:.{digits}g}"
+
+
+def _mean(told: dict[str, Any] | None, metric: str) -> str:
+    if told is None:
+        return "-"
+    scale = 3600.0 if metric == "lost_work_s" else 1.0
+    text = _number(told["mean"], 4, scale)
+    if told["ci95"]:
+        text += f" ±{_number((told['ci95'][1] - told['ci95'][0]) / 2, 2, scale)}"
+    return text
+
+
+def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A plain table: the first column left, the others right."""
+    widths = [max(len(row[k]) for row in (header, *rows)) for k in range(len(header))]
+    lines = []
+    for row in (header, *rows):
+        cells = [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+        lines.append("  ".join(cells).rstrip())
+    return "\n".join(lines)
+
+
+def _shown(label: str, width: int = 34) -> str:
+    clean = "".join(char if char.isprintable() else "?" for char in label)
+    return clean if len(clean) <= width else clean[: width - 1] + "…"
+
+
+def _lines(outcomes: Sequence[Any]) -> list[list[str]]:
+    rows = []
+    for outcome in outcomes:
+        if outcome.error is not None and not any(outcome.replicas):
+            rows.append([_shown(outcome.label), *(["-"] * len(_COLUMNS))])
+            continue
+        told = outcome.summaries()
+        rows.append([_shown(outcome.label), *(_mean(told.get(metric), metric) for metric, _, _ in _COLUMNS)])
+    return rows
+
+
+def _errors(outcomes: Sequence[Any]) -> list[str]:
+    return [f"! {_shown(outcome.label, 60)}: {outcome.error}" for outcome in outcomes if outcome.error is not None]
+
+
+def comparison_text(found: Comparison) -> str:
+    """The table of scenarios and a sentence for each pair."""
+    header = ["scenario", *(title for _, title, _ in _COLUMNS)]
+    count = max((sum(r is not None for r in outcome.replicas) for outcome in found.outcomes), default=0)
+    parts = [table(header, _lines(found.outcomes)), *_errors(found.outcomes), "", *found.sentences(), "",
+             f"{count} replicas each under seed {found.seed}, the same failures for all; ± is half a 95 % interval."]  # fmt: skip
+    return "\n".join(parts)
+
+
+def sweep_text(found: Sweep, metric: str) -> str:
+    """The table of points, the best with its interval, and the rivals that the data cannot tell from it."""
+    header = ["point", *(title for _, title, _ in _COLUMNS)]
+    parts = [table(header, _lines(found.outcomes)), *_errors(found.outcomes), ""]
+    best = found.best(metric)
+    if best is None:
+        parts.append(f"No point has a {metric}.")
+    else:
+        told = best.summaries()[metric]
+        assert told is not None
+        parts.append(f"Best {metric}: {best.label} ({_mean(told, metric)}).")
+        alike = [rival.b for rival in found.rivals(metric) if rival.verdict == "undecided"]
+        if alike:
+            parts.append(f"The data do not tell it from: {'; '.join(_shown(label) for label in alike[:6])}"
+                         f"{' …' if len(alike) > 6 else ''}.")  # fmt: skip
+        elif len(found.outcomes) > 1:
+            parts.append("Each other point is worse, with 95 % confidence each.")
+    if not found.complete:
+        parts.append("Only a shard was run; `clustersim results DIR` puts all shards together.")
+    return "\n".join(parts)
+
+
+def optimum_text(found: Optimum) -> str:
+    """Where the optimum lies, how sure that is, how flat it is, and what the closed forms say."""
+    from clustersim.study.axes import _quantity
+
+    dimension = None
+    try:
+        dimension, _ = _quantity(found.shown)
+    except ValueError:
+        pass
+
+    def show(value: float) -> str:
+        rounded = float(f"{value:.3g}")
+        return dimension.format(rounded) if dimension is not None else f"{rounded:g}"
+
+    lines = [f"Best {found.path}: {show(found.value)} (95 % interval {show(found.ci95[0])} to {show(found.ci95[1])}).",
+             f"Within 0.1 % of it: {show(found.flat[0])} to {show(found.flat[1])}."]  # fmt: skip
+    if found.at_edge:
+        lines.append("The best lies at the edge of the range: widen it.")
+    lines += [f"{name}: {show(value)}." for name, value in found.references.items()]
+    return "\n".join(lines)

@@ -1,0 +1,20 @@
+"""One training step of a scenario."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from clustersim.pipeline.step_report import StepReport
+    from clustersim.scenario.schema import Scenario
+
+
+def step(scenario: Scenario) -> StepReport:
+    """The nominal step of ``scenario``: time, MFU, breakdown, memory of each stage.
+
+    Raises:
+        InputError: the layout or the schedule does not fit.
+    """
+    from clustersim.pipeline.step import StepModel
+
+    return StepModel.of(scenario).report()
