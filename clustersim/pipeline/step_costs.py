@@ -11,12 +11,13 @@ import numpy.typing as npt
 from clustersim.hardware.gpu import Gpu
 from clustersim.pipeline.dependencies import CODE, KINDS
 from clustersim.pipeline.ops import Kind
-from clustersim.pipeline.step_data import LayerTraffic, fsdp_traffic
+from clustersim.pipeline.step_data import LayerTraffic, unit_traffic
 from clustersim.pipeline.step_messages import Groups
 from clustersim.pipeline.step_plan import Plan
 from clustersim.pipeline.step_stages import contents
 from clustersim.workload.build import Blocks
 from clustersim.workload.cost import Exposure, LayerCost, PassCost, Pricer
+from clustersim.workload.data_parallel import Unit, fsdp_pass
 from clustersim.workload.device import Device
 from clustersim.workload.profile import Profile
 from clustersim.workload.stack import Stack
@@ -59,12 +60,11 @@ class StageCosts:
     def blocks(self) -> dict[str, Blocks]:
         """Layer, embedding and head costs by GPU type."""
         plan, layout = self.plan, self.plan.layout
-        exposure = Exposure(self.stack.tp_exposed if layout.overlap.tp else 1.0, layout.overlap.cp,
-                            0.0 if layout.overlap.ep is True else 1.0)  # fmt: skip
+        exposure = Exposure(self.stack.tp_exposed if layout.overlap.tp else 1.0, 0.0 if layout.overlap.ep else 1.0)
         return {
             device.gpu.name: Blocks(
-                Pricer(plan.model, device, self.stack, plan.training.precision, self.groups.seconds, exposure,
-                       plan.training.op_precision),
+                Pricer(plan.model, device, self.stack, plan.training.precision, self.groups.seconds,
+                       self.groups.context_seconds, plan.cut, exposure, plan.training.op_precision),
                 plan.cut, plan.training.recompute, plan.training.lora,
             )  # fmt: skip
             for device in self.devices
@@ -92,9 +92,9 @@ class StageCosts:
         cost, parameters = self.blocks[gpu].stage(content)
         if self.profile is not None and self.profile.layer is not None:
             cost = self._measured(gpu, content)
-        if self.plan.layout.zero != 3:
+        if self.groups.shards.parameters == 1:
             return cost, parameters, LayerTraffic()
-        return cost, parameters, self._fsdp(gpu, content, parameters)
+        return cost, parameters, self._fsdp(gpu, content)
 
     def _measured(self, gpu: str, content: StageContent) -> LayerCost:
         """A stage whose layers take the profile's pass times."""
@@ -105,28 +105,24 @@ class StageCosts:
         ends, _ = self.blocks[gpu].stage(content._replace(dense=0, moe=0, mtp=0))
         return ends.plus(layer.times(content.layers + content.mtp))
 
-    def _fsdp(self, gpu: str, content: StageContent, parameters: LocalParameters) -> LayerTraffic:
-        """Exposed gather of a forward, and gather with scatter of a backward, layer by layer behind computation."""
-        blocks, training = self.blocks[gpu], self.plan.training
-        forward = backward = 0.0
-        for moe, count in ((False, content.dense), (True, content.moe)):
-            if not count:
-                continue
-            layer = blocks.moe_layer if moe else blocks.dense_layer
-            traffic = fsdp_traffic(blocks.parameters[moe], self.groups, training)
-            behind = layer.recompute.total + layer.input_gradient.total + layer.weight_gradient.total
-            forward += count * self._hidden(traffic.gather, layer.forward.total)
-            backward += count * self._hidden(traffic.gather + traffic.scatter, behind)
-        for present in (content.embedding, content.head):
-            if present:
-                traffic = fsdp_traffic(blocks.embedding_parameters, self.groups, training)
-                forward, backward = forward + traffic.gather, backward + traffic.scatter
-        return LayerTraffic(forward, backward)
-
-    def _hidden(self, traffic: float, behind: float) -> float:
-        if not (self.plan.layout.overlap.dp and self.stack.dp_overlaps):
-            return traffic
-        return max(traffic - behind, self.stack.dp_exposed * traffic)
+    def _fsdp(self, gpu: str, content: StageContent) -> LayerTraffic:
+        """Exposed traffic of a stage's forward and backward under ZeRO 3: one FSDP unit a layer, one each for the ends."""
+        blocks, training, groups = self.blocks[gpu], self.plan.training, self.groups
+        ahead: list[Unit] = []
+        back: list[Unit] = []
+        kinds = [(blocks.embedding, blocks.embedding_parameters, int(content.embedding))]
+        if content.dense:
+            kinds.append((blocks.dense_layer, blocks.parameters[False], content.dense))
+        if content.moe:
+            kinds.append((blocks.moe_layer, blocks.parameters[True], content.moe))
+        kinds.append((blocks.head, blocks.head_parameters, int(content.head)))
+        for cost, parameters, count in kinds:
+            gather, scatter = unit_traffic(parameters, groups, training)
+            behind = cost.recompute.total + cost.input_gradient.total + cost.weight_gradient.total
+            ahead += [Unit(cost.forward.total, gather)] * count
+            back += [Unit(behind, gather, scatter)] * count
+        overlap = self.plan.layout.overlap.dp and self.stack.dp_overlaps
+        return LayerTraffic(fsdp_pass(ahead, overlap=overlap).exposed, fsdp_pass(back[::-1], overlap=overlap).exposed)
 
     @cached_property
     def table(self) -> Floats:

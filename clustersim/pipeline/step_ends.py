@@ -9,7 +9,7 @@ import numpy as np
 from clustersim.hardware.collectives import collective_time
 from clustersim.pipeline.dependencies import CODE
 from clustersim.pipeline.ops import Kind
-from clustersim.pipeline.step_data import GRAD_BYTES, expert_group, step_traffic
+from clustersim.pipeline.step_data import GRAD_BYTES, step_traffic
 from clustersim.workload.optimizer import offloaded_seconds, update_seconds
 from clustersim.workload.stages import LocalParameters
 
@@ -61,10 +61,11 @@ def _ends(step: StepModel, rank: int, parameters: LocalParameters, forward: floa
     plan, groups, costs = step.plan, step.groups, step.costs
     layout, training = plan.layout, plan.training
     trained = _trained(step, parameters)
-    shards, expert_shards = groups.data.size, expert_group(groups).size
+    shards, expert_shards = groups.shards.optimizer, groups.expert_shards.optimizer
     head = tail = 0.0
-    if layout.zero != 3:
-        traffic = step_traffic(trained, groups, training, layout, step.stack, forward, backward)
+    if groups.shards.parameters == 1:
+        buckets = max(1, plan.model.layers // layout.pp)
+        traffic = step_traffic(trained, groups, training, layout, step.stack, forward, backward, buckets)
         head, tail = traffic.exposed_gather, traffic.exposed_reduce
     update = update_seconds(trained, shards, expert_shards, costs.devices[rank], step.stack, training.optimizer, layout.zero)
     if training.offload.optimizer != "none":

@@ -7,7 +7,17 @@ from functools import cached_property
 
 from clustersim.hardware.cluster import Cluster
 from clustersim.hardware.collectives import Group, collective_time, domain_gpus
+from clustersim.workload.context_parallel import (
+    ContextGroup,
+    RingWork,
+    causal_steps,
+    context_group,
+    ring_pass_seconds,
+    ulysses_seconds,
+)
+from clustersim.workload.data_parallel import Shards, zero_shards
 from clustersim.workload.layout import Layout
+from clustersim.workload.mixer import ContextWork
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,15 +77,42 @@ class Groups:
         """Two neighbouring pipeline ranks; where they sit on different nodes, all GPUs of a node send at once."""
         return self.group(2, self.stage_stride)
 
+    @cached_property
+    def shards(self) -> Shards:
+        """Over how many ranks parameters, gradients and optimizer state of dense layers are cut."""
+        own = self.layout.shard
+        return zero_shards(self.layout.zero, self.data.size, own.parameters, own.gradients, own.optimizer)
+
+    @cached_property
+    def expert_data(self) -> Group:
+        """Ranks that hold the same experts: the GPUs of one pipeline rank ÷ those that share the experts out."""
+        over = self.layout.ep * expert_tp(self.layout)
+        ranks = self.dp * self.layout.cp * self.layout.tp
+        return self.group(max(1, ranks // over), over)
+
+    @cached_property
+    def expert_shards(self) -> Shards:
+        """The same of experts, over the ranks that hold them."""
+        return zero_shards(self.layout.zero, self.expert_data.size)
+
     def seconds(self, axis: str, collective: str, size: float) -> float:
-        """Seconds of a message of a layer. A ring passes ``size`` bytes cp − 1 times from neighbour to neighbour."""
-        group: Group = {"tp": self.tp, "cp": self.cp, "ep": self.ep}[axis]
-        if group.size == 1:
-            return 0.0
-        if collective == "ring":
-            pair = self.group(2, self.layout.tp) if group.domains == 1 else group._replace(size=2, per_node=1)
-            return (group.size - 1) * collective_time("send", size, pair)
-        return collective_time(collective, size, group)  # type: ignore[arg-type]
+        """Seconds of a tensor- or expert-parallel message of a layer."""
+        group = self.tp if axis == "tp" else self.ep
+        return collective_time(collective, size, group) if group.size > 1 else 0.0  # type: ignore[arg-type]
+
+    @cached_property
+    def context(self) -> ContextGroup:
+        """Ring and Ulysses groups of context parallel ranks."""
+        return context_group(self.cp, self.layout.context.kind, self.layout.context.ulysses)
+
+    def context_seconds(self, attention: float, work: ContextWork) -> float:
+        """Seconds that context parallelism adds to a pass whose core attention takes ``attention`` seconds on this GPU."""
+        place, balanced, causal = self.context, self.layout.context.balanced, work.causal
+        shares = sum(causal_steps(place.ring.size, causal, True))
+        ring = RingWork(attention / shares, work.ring_bytes)
+        total = ring_pass_seconds(ring, place, causal=causal, balanced=balanced, overlap=self.layout.overlap.cp)
+        heads = ulysses_seconds(work.tokens, work.query_width, work.kv_width, work.width, place.ulysses)
+        return max(0.0, total - attention) + heads
 
     def send_seconds(self, size: float) -> float:
         """Seconds of one tensor of ``size`` bytes to the next pipeline rank.

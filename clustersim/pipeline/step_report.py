@@ -94,9 +94,9 @@ def bubbles_of(step: StepModel, seconds: float) -> dict[str, float]:
 
 def memory_of(step: StepModel) -> dict[str, Any]:
     """Peak memory of the fullest stage, the limit, and each pipeline rank's parts, in bytes."""
-    from clustersim.pipeline.step_memory import step_memory
+    from clustersim.pipeline.step_memory import memory_report
 
-    return step_memory(step)
+    return memory_report(step).dump()
 
 
 def warnings_of(step: StepModel, flop: StepFlop) -> tuple[str, ...]:

@@ -82,6 +82,9 @@ class UnfusedBytes(NamedTuple):
 
 SOFTMAX = UnfusedBytes(4.0, 6.0)
 """Fused scale-mask-softmax reads and writes 2 bytes forward; backward reads two operands and writes one."""
+PLAIN_SOFTMAX = UnfusedBytes(20.0, 14.0)
+"""Without the fused kernel: casts to fp32 and back, a masked fill and the softmax, each through memory. Read off the passes of
+arXiv 2401.10241 Table 9, which lie 16 to 24 bytes a score above the fused count forward and 6 to 9 backward."""
 DROPOUT = UnfusedBytes(5.0, 5.0)
 """Attention dropout: read, write, and a mask byte."""
 LAYOUT_FORWARD, LAYOUT_BACKWARD = 1.3, 1.15
@@ -91,11 +94,11 @@ recompute costs 1.3 ms a layer, which is a second forward of this core."""
 
 @lru_cache(maxsize=1 << 12)
 def unfused_forward_seconds(sequences: float, heads: float, length: int, head_dim: int, value_dim: int, dropout: bool,
-                            unit: MatrixUnit) -> float:  # fmt: skip
+                            unit: MatrixUnit, fused_softmax: bool = True) -> float:  # fmt: skip
     """Seconds of unfused core attention forward: Q·Kᵀ, softmax (and dropout) through memory, P·V."""
     batch = max(1, round(sequences * heads))
     scores = sequences * heads * float(length) * length
-    per_element = (SOFTMAX.forward + (DROPOUT.forward if dropout else 0.0)) * LAYOUT_FORWARD
+    per_element = ((SOFTMAX if fused_softmax else PLAIN_SOFTMAX).forward + (DROPOUT.forward if dropout else 0.0)) * LAYOUT_FORWARD
     memory = scores * per_element / unit.memory_per_s + (2 if dropout else 1) * unit.launch_s
     products = gemm_seconds(length, length, head_dim, batch, unit) + gemm_seconds(length, value_dim, length, batch, unit)
     return products + memory
@@ -103,11 +106,11 @@ def unfused_forward_seconds(sequences: float, heads: float, length: int, head_di
 
 @lru_cache(maxsize=1 << 12)
 def unfused_backward_seconds(sequences: float, heads: float, length: int, head_dim: int, value_dim: int, dropout: bool,
-                             unit: MatrixUnit) -> float:  # fmt: skip
+                             unit: MatrixUnit, fused_softmax: bool = True) -> float:  # fmt: skip
     """Seconds of unfused core attention backward: four products, softmax and dropout gradients through memory."""
     batch = max(1, round(sequences * heads))
     scores = sequences * heads * float(length) * length
-    per_element = (SOFTMAX.backward + (DROPOUT.backward if dropout else 0.0)) * LAYOUT_BACKWARD
+    per_element = ((SOFTMAX if fused_softmax else PLAIN_SOFTMAX).backward + (DROPOUT.backward if dropout else 0.0)) * LAYOUT_BACKWARD
     memory = scores * per_element / unit.memory_per_s + (2 if dropout else 1) * unit.launch_s
     wide = gemm_seconds(length, length, value_dim, batch, unit) + gemm_seconds(length, value_dim, length, batch, unit)
     return wide + 2 * gemm_seconds(length, head_dim, length, batch, unit) + memory

@@ -14,13 +14,16 @@ from clustersim.workload.attention import (
 )
 from clustersim.workload.device import Device
 from clustersim.workload.gemm import gemm_seconds
-from clustersim.workload.layers import LayerOp
+from clustersim.workload.layers import LayerOp, Slice
+from clustersim.workload.mixer import ContextWork, context_work
 from clustersim.workload.model import Linear, TransformerModel
 from clustersim.workload.precision import NARROW, OpPrecision, element_bytes, precision_of
 from clustersim.workload.stack import Stack
 
 MessageSeconds = Callable[[str, str, float], float]
 """Seconds of a collective: (axis, collective, bytes)."""
+ContextSeconds = Callable[[float, ContextWork], float]
+"""Seconds that context parallelism adds to a pass: (seconds of its core attention, what is exchanged)."""
 
 
 class PassCost(NamedTuple):
@@ -80,7 +83,6 @@ class Exposure:
     """Shares of traffic that stay exposed: 1 without overlap."""
 
     tp: float = 1.0
-    cp_overlaps: bool = True
     ep: float = 1.0
 
 
@@ -93,6 +95,8 @@ class Pricer:
     stack: Stack
     precision: str
     messages: MessageSeconds
+    context: ContextSeconds
+    cut: Slice
     exposure: Exposure = Exposure()
     chosen: OpPrecision | None = None
 
@@ -125,7 +129,8 @@ class Pricer:
         if self.stack.attention == "unfused" and not isinstance(self.model.attention, Linear):
             function = unfused_forward_seconds if forward else unfused_backward_seconds
             unit = self.device.unit(precision)
-            whole = function(shape.sequences, shape.heads, shape.length, shape.head_dim, shape.value_dim, self.model.dropout, unit)
+            whole = function(shape.sequences, shape.heads, shape.length, shape.head_dim, shape.value_dim,
+                             self.model.dropout, unit, self.stack.fused_softmax)  # fmt: skip
             return whole * shape.share
         kernel = "flash-2" if self.stack.attention == "unfused" else self.stack.attention
         shares = self.device.flash_shares(kernel)
@@ -136,11 +141,15 @@ class Pricer:
     def pass_cost(self, ops: Iterable[LayerOp], shape: AttentionShape, host: float = 0.0) -> PassCost:
         """Seconds of a pass: ops in order, exposed messages, and the host where it is slower than the GPU.
 
-        Context-parallel messages hide behind the core attention of the chunks already there: all but the last of ``cp``.
+        Context-parallel messages hide behind the core attention of the blocks already there.
         """
         gemm = attention = memory = tp = cp = ep = 0.0
         syncs = 0
+        ring = 0.0
         for op in ops:
+            if op.axis == "cp":
+                ring += op.bytes
+                continue
             seconds = self.op_seconds(op, shape)
             if op.work == "gemm":
                 gemm += seconds
@@ -149,14 +158,12 @@ class Pricer:
             elif op.work == "memory":
                 memory += seconds
             elif op.axis == "tp":
-                tp += seconds * self.exposure.tp
+                tp += seconds * (self.exposure.tp if op.name != "regather" else self.stack.regather_exposed)
                 syncs += 1
-            elif op.axis == "cp":
-                cp += seconds
             else:
                 ep += seconds * self.exposure.ep
-        if cp and self.exposure.cp_overlaps:
-            cp = max(cp - attention * (1 - shape.share), cp * shape.share * 0.0)
+        if ring:
+            cp = self.context(attention, context_work(self.model, self.cut, shape, ring))
         busy = gemm + attention + memory + tp + cp + ep
         return PassCost(gemm, attention, memory, max(0.0, host + syncs * self.stack.host_sync - busy), tp, cp, ep)
 

@@ -102,7 +102,8 @@ def enter_tp(cut: Slice, hidden: int, part: str) -> list[LayerOp]:
         return []
     size = cut.tokens * hidden * cut.width
     if cut.sequence_parallel:
-        return message("enter", part, "tp", "all-gather", "reduce-scatter", size)
+        again = LayerOp("regather", "W", "message", part, bytes=size, axis="tp", collective="all-gather")
+        return [*message("enter", part, "tp", "all-gather", "reduce-scatter", size), again]
     return message("enter", part, "tp", None, "all-reduce", size)
 
 

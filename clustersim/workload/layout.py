@@ -20,6 +20,26 @@ class Overlap(Block):
     ep: bool = False
 
 
+class Shard(Block):
+    """Ranks over which each kind of state is cut, where that differs from the ZeRO stage (HSDP, InternEvo)."""
+
+    parameters: int | None = Field(default=None, gt=0)
+    gradients: int | None = Field(default=None, gt=0)
+    optimizer: int | None = Field(default=None, gt=0)
+    broadcast: bool = False
+    """Each shard's owner broadcasts its updated parameters, one after the other, instead of one all-gather."""
+
+
+class Context(Block):
+    """How attention runs over context parallel ranks."""
+
+    kind: Literal["ring", "double-ring", "ulysses", "usp"] = "ring"
+    ulysses: int | None = Field(default=None, gt=0)
+    """Ranks of one Ulysses group; null: all (``ulysses``), or those of a node (``usp``)."""
+    balanced: bool = True
+    """Zigzag or striped tokens: causal work is even."""
+
+
 class Layout(Block):
     """Sizes of the parallel groups. ``dp`` defaults to gpus ÷ (tp · pp · cp); experts are spread over ``ep`` GPUs.
 
@@ -34,6 +54,8 @@ class Layout(Block):
     chunks: int | None = Field(default=None, gt=0)
     """Virtual stages a rank; null: 1, or what the schedule needs (2 for V-shaped ones)."""
     zero: Literal[0, 1, 2, 3] = 1
+    shard: Shard = Shard()
+    context: Context = Context()
     sequence_parallel: bool = False
     overlap: Overlap = Overlap()
     order: Literal["tp-cp-dp-pp", "tp-cp-pp-dp"] = "tp-cp-dp-pp"

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from clustersim.workload.attention import BACKWARD_FLOP, AttentionShape, core_flop
-from clustersim.workload.layers import LayerOp, Slice, enter_tp, gemm, leave_tp, memory, message, norm_ops
+from typing import NamedTuple
+
+from clustersim.workload.attention import BACKWARD_FLOP, AttentionShape, core_flop, is_causal
+from clustersim.workload.layers import LayerOp, Slice, enter_tp, gemm, leave_tp, memory, message
 from clustersim.workload.model import LatentAttention, Linear, TransformerModel
 from clustersim.workload.stack import Stack
 
@@ -80,11 +82,29 @@ def core_ops(model: TransformerModel, cut: Slice, stack: Stack, shape: Attention
 
 
 def context_messages(model: TransformerModel, cut: Slice, shape: AttentionShape) -> list[LayerOp]:
-    """Keys and values that context-parallel ranks pass on: forward once, backward with their gradients (twice the bytes)."""
+    """Keys and values that context-parallel ranks pass on: forward once, backward with their gradients (twice the bytes).
+
+    ``bytes`` are those of one step of a ring.
+    """
     if cut.cp == 1:
         return []
     size = cut.tokens * shape.kv_heads * (shape.head_dim + shape.value_dim) * cut.width
     return message("keys and values", "attention-core", "cp", "ring", "ring", size, 2 * size)
 
 
-__all__ = ["attention_ops", "attention_shape", "context_messages", "core_ops", "norm_ops"]
+class ContextWork(NamedTuple):
+    """What context-parallel ranks exchange in one pass of one layer."""
+
+    ring_bytes: float
+    """One step of a ring."""
+    tokens: float
+    query_width: float
+    kv_width: float
+    width: float
+    causal: bool
+
+
+def context_work(model: TransformerModel, cut: Slice, shape: AttentionShape, ring_bytes: float) -> ContextWork:
+    """The exchange of a layer whose ring step carries ``ring_bytes``."""
+    kv = shape.kv_heads * (shape.head_dim + shape.value_dim) / 2
+    return ContextWork(ring_bytes, cut.tokens, shape.heads * shape.head_dim, kv, cut.width, is_causal(model.attention))

@@ -24,6 +24,8 @@ class Stack(PresetModel, folder="stacks"):
     name: str = "stack"
     year: int = Field(default=2024, ge=2012, le=2100)
     attention: AttentionKernel = "flash-2"
+    fused_softmax: bool = True
+    """Scale, mask and softmax of unfused attention in one kernel (Megatron's); False: PyTorch ops in fp32."""
     fused_norm: bool = True
     fused_rotary: bool = True
     fused_activation: bool = True
@@ -41,12 +43,15 @@ class Stack(PresetModel, folder="stacks"):
     """The same of each output gradient."""
     tp_exposed: float = Field(default=0.5, ge=0, le=1)
     """Share of tensor-parallel traffic that stays exposed where ``overlap.tp`` is on."""
+    regather_exposed: float = Field(default=0.5, ge=0, le=1)
+    """Sequence parallelism gathers a layer's input once more for its weight gradient, beside the input-gradient product:
+    the share that shows (Korthikanti et al. 2022, Table 4: backward of 11.8 ms with it against 11.9 ms without)."""
     pp_exposed: float = Field(default=0.25, ge=0, le=1)
     """Share of stage-to-stage traffic that still holds up the sender where ``overlap.pp`` is on."""
-    dp_exposed: float = Field(default=0.08, ge=0, le=1)
-    """Least share of data-parallel traffic that stays exposed where ``overlap.dp`` is on (first and last bucket)."""
     dp_overlaps: bool = True
     """False: the stack has no overlap of gradient traffic, whatever the layout asks (Megatron before 2022)."""
+    gather_overlaps: bool = True
+    """Updated parameters are gathered beside the first forward; False: before it (ZeRO of DeepSpeed, InternEvo)."""
     optimizer_bytes: float = Field(default=62.0, ge=0)
     """Memory traffic of one optimizer step, bytes a parameter that this GPU updates."""
     optimizer_bytes_replicated: float = Field(default=6.0, ge=0)
