@@ -27,6 +27,9 @@ Algorithm = Literal["ring", "tree", "nvls", "nvls-tree", "sharp", "hierarchical"
 # slower one when they differ. 16 H100: 275 and 372 GB/s of algorithm bandwidth combine to 258, measured 260.
 STAGE_POWER = 4.0
 
+# Bytes that a node receives before it forwards them in a broadcast (NCCL's network chunk, NCCL_P2P_NET_CHUNKSIZE).
+BROADCAST_SLICE = 2.0**17
+
 # NCCL's tuner (src/graph/tuning.cc) gives a tree 0.92 of a ring's rate: reduction and forwarding take turns at inner
 # nodes.
 TREE_SHARE = 0.92
@@ -158,7 +161,10 @@ def _broadcast(fabric: Fabric, group: Group, size: float) -> dict[Algorithm, flo
     if group.domains == 1:
         return {"ring": fabric.broadcast(size, group.size, group.node.link_bandwidth)}
     base = group.network.startup + _ramp(size / 2, group)
-    return {"ring": base + (group.domains - 1) * _latency(group) / 2 + size / group_rate(group)}
+    # Every node forwards a slice once it has it: the last one waits for a slice's time at each hop.
+    slice_seconds = min(size, BROADCAST_SLICE) / group.node.nic_bandwidth
+    hops = (group.domains - 1) * (_latency(group) / 2 + slice_seconds)
+    return {"ring": base + hops + size / group_rate(group)}
 
 
 def _send(fabric: Fabric, group: Group, size: float) -> dict[Algorithm, float]:
