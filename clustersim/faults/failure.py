@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from clustersim.distributions import Constant, Distribution
-from clustersim.part import Part
+from clustersim.part import Block, Part
 from clustersim.units import PositiveSeconds
+
+if TYPE_CHECKING:
+    from clustersim.faults.process import Arrivals, Site
 
 Component = Literal["gpu", "hbm", "nic", "host", "disk", "psu", "switch", "link", "node", "nvlink-domain", "rack", "storage",
                     "power-feed", "job"]  # fmt: skip
@@ -26,6 +29,14 @@ class Severity(StrEnum):
     CLUSTER = "cluster"  # all host memory gone, nodes return
     STORAGE = "storage"  # no node; the shared tier stands still
 
+    @property
+    def takes_nodes(self) -> bool:
+        """Whether nodes leave the pool for the repair shop."""
+        return self in _TAKES_NODES
+
+
+_TAKES_NODES = frozenset({Severity.GPU, Severity.NODE, Severity.NVLINK_DOMAIN, Severity.RACK})
+
 
 class FailureModel(Part, family="failure"):
     """One cause of failures."""
@@ -36,9 +47,12 @@ class FailureModel(Part, family="failure"):
     detection: Distribution = Constant(value=60.0)
     """From the failure to the moment that somebody notices; the GPUs are held meanwhile."""
     repair: Distribution | None = None
-    """Time in the repair shop; null: the scenario's ``repair.time``."""
+    """Time in the repair shop (of a ``storage`` failure: how long the storage stands still); null: the scenario's
+    ``repair.time``."""
     planned: bool = False
     """Planned interruptions are counted apart."""
+    units: int | None = Field(default=None, gt=0)
+    """How many units of the component the job's nodes hold; null: counted from the cluster."""
 
     @classmethod
     def short_form(cls, value: Any) -> Any:
@@ -47,14 +61,75 @@ class FailureModel(Part, family="failure"):
             return {"kind": "component", **value}
         return super().short_form(value)
 
+    def rate(self, site: Site) -> float:
+        """Long-run failures a second at a site.
+
+        Raises:
+            TypeError: the class does not say.
+        """
+        raise TypeError(f"{type(self).__name__} has no rate")
+
+    def arrivals(self, site: Site) -> Arrivals | None:
+        """The failures of this cause at a site (the job's places, or a block of spare places); None where it has none.
+
+        Raises:
+            TypeError: the class does not say.
+        """
+        raise TypeError(f"{type(self).__name__} has no arrivals")
+
 
 class ComponentFailure(FailureModel, kind="component"):
     """Failures of a component with a mean time between failures of ONE unit of it.
 
-    ``distribution`` is that of the time between failures of one unit; its mean is ``mtbf``.
+    ``distribution`` is that of the time between failures of one unit; its mean is ``mtbf``. Each unit is a renewal
+    process in wall time that belongs to the place, not to the node which happens to stand there.
     """
 
     mtbf: PositiveSeconds
     distribution: Literal["exponential", "weibull", "gamma", "lognormal"] = "exponential"
     shape: float | None = Field(default=None, gt=0)
     """Shape of a Weibull or gamma; standard deviation of the logarithm of a lognormal."""
+    age: Literal["stationary", "new"] = "stationary"
+    """Age of the units at the start: in the steady state (the rate is units ÷ mtbf from the first second), or all new."""
+
+    @model_validator(mode="after")
+    def _shape_fits(self) -> ComponentFailure:
+        if self.distribution == "exponential" and self.shape is not None:
+            raise ValueError("an exponential distribution has no 'shape'")
+        if self.distribution != "exponential" and self.shape is None:
+            raise ValueError(f"a {self.distribution} distribution needs a 'shape'")
+        return self
+
+    def rate(self, site: Site) -> float:
+        """``units ÷ mtbf``."""
+        return site.units(self) / self.mtbf
+
+    def arrivals(self, site: Site) -> Arrivals | None:
+        """Superposed Poisson process, or one renewal process a unit."""
+        from clustersim.faults.process import PoissonArrivals, RenewalArrivals
+
+        units = site.units(self)
+        if units == 0:
+            return None
+        if self.distribution == "exponential":
+            return PoissonArrivals(self, site, units)
+        return RenewalArrivals(self, site, units)
+
+
+class FailuresDuring(Block):
+    """When failures may strike: an assumption in which closed forms differ. A failure at a moment that is set to ``false``
+    does not happen at all: it is not counted and takes nothing with it."""
+
+    save: bool = True
+    """While training stands still for a save."""
+    recovery: bool = True
+    """During the recovery stages, the wait for nodes and the load."""
+    detection: bool | None = None
+    """Between a failure and its detection; null: as ``recovery``."""
+    spare: bool = True
+    """On powered spare nodes."""
+
+    @property
+    def detecting(self) -> bool:
+        """Whether failures strike before the last one is noticed."""
+        return self.recovery if self.detection is None else self.detection

@@ -9,7 +9,7 @@ from clustersim.part import Block
 
 
 class Repair(Block):
-    """How many nodes are repaired at once, and how long one takes."""
+    """How many nodes are repaired at once, and how long one takes. Nodes wait for a crew in order of arrival."""
 
     crews: int | None = Field(default=None, gt=0)
     """Repairs at once; null: unlimited."""

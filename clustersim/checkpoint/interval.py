@@ -1,0 +1,132 @@
+"""Training time between saves: ``10 min``, ``{steps: 200}``, ``auto``, or another policy by name."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import Field
+
+from clustersim.checkpoint import optimum
+from clustersim.part import Part
+from clustersim.units import DURATION, PositiveSeconds
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What a policy may weigh.
+
+    Attributes:
+        stall_s: what an uncontended save stalls training.
+        persist_s: from the end of the stall until the copy is durable.
+        mtbf_s: mean time between all failures that interrupt the job; inf: none.
+    """
+
+    stall_s: float
+    persist_s: float
+    mtbf_s: float
+
+
+@dataclass(frozen=True)
+class Every:
+    """A resolved interval: seconds of training or steps; both None: never."""
+
+    seconds: float | None = None
+    steps: int | None = None
+
+    @property
+    def never(self) -> bool:
+        """No save is ever due."""
+        return self.seconds is None and self.steps is None
+
+
+class Interval(Part, family="checkpoint interval"):
+    """Training time from the end of a save's stall, or from resumption, to the next; rounded up to whole steps."""
+
+    @classmethod
+    def short_form(cls, value: Any) -> Any:
+        """A duration, ``{steps: n}``, or a policy's name."""
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            return {"kind": "every", "time": value}
+        if isinstance(value, str) and value not in cls.kinds:
+            return {"kind": "every", "time": value}
+        if isinstance(value, dict) and set(value) == {"steps"}:
+            return {"kind": "steps", **value}
+        return super().short_form(value)
+
+    def resolve(self, costs: Costs) -> Every:
+        """The interval under given costs.
+
+        Raises:
+            TypeError: the class does not say.
+        """
+        raise TypeError(f"{type(self).__name__} resolves nothing")
+
+
+class Fixed(Interval, kind="every"):
+    """A fixed training time."""
+
+    time: PositiveSeconds
+
+    def resolve(self, costs: Costs) -> Every:
+        return Every(seconds=self.time)
+
+    def dump(self) -> Any:
+        """The short form: a duration."""
+        return DURATION.format(self.time)
+
+
+class Steps(Interval, kind="steps"):
+    """A fixed number of steps."""
+
+    steps: int = Field(gt=0)
+
+    def resolve(self, costs: Costs) -> Every:
+        return Every(steps=self.steps)
+
+    def dump(self) -> Any:
+        """The short form: ``{steps: n}``."""
+        return {"steps": self.steps}
+
+
+class Policy(Interval):
+    """Base of policies that follow from the stall and the mean time between failures; never earlier than durable."""
+
+    def resolve(self, costs: Costs) -> Every:
+        if math.isinf(costs.mtbf_s):
+            return Every()
+        return Every(seconds=max(self.best(costs.stall_s, costs.mtbf_s), costs.persist_s))
+
+    def best(self, stall_s: float, mtbf_s: float) -> float:
+        """Training time between saves, seconds."""
+        raise TypeError(f"{type(self).__name__} has no formula")
+
+
+class Auto(Policy, kind="auto"):
+    """The exact optimum: of the stall for synchronous saves; with τ ≥ persist time for asynchronous ones. Never without
+    failures."""
+
+    def best(self, stall_s: float, mtbf_s: float) -> float:
+        return optimum.exact(stall_s, mtbf_s)
+
+
+class Young(Policy, kind="young"):
+    """Young 1974: √(2 · stall · MTBF)."""
+
+    def best(self, stall_s: float, mtbf_s: float) -> float:
+        return optimum.young(stall_s, mtbf_s)
+
+
+class Daly(Policy, kind="daly"):
+    """Daly 2006, higher order."""
+
+    def best(self, stall_s: float, mtbf_s: float) -> float:
+        return optimum.daly(stall_s, mtbf_s)
+
+
+class DalyFirstOrder(Policy, kind="daly-first-order"):
+    """Daly 2006, first order: √(2 · stall · MTBF) − stall."""
+
+    def best(self, stall_s: float, mtbf_s: float) -> float:
+        return optimum.daly_first_order(stall_s, mtbf_s)

@@ -1,0 +1,136 @@
+"""Stages of a recovery and the graph that they form.
+
+``stages:`` lists them in written order; each starts when the one written before has ended, unless ``after`` names others.
+Two steps are built in: ``wait_for_nodes`` (before the first stage that ``needs: nodes``: ``start``, where nothing says so) and
+``load`` (after ``communicators``, else after all stages). A stage that is itself called ``load`` takes the place of the
+built-in one: its time is then given, not a matter of bytes and bandwidth.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import model_validator
+
+from clustersim.distributions import Distribution
+from clustersim.part import Block
+
+LOAD = "load"
+NODES = "nodes"
+CATEGORIES = frozenset({"detect", "diagnose", "reschedule", "wait_for_nodes", "start", "communicators", LOAD, "warm_up", "migrate"})
+"""Ledger categories that a stage's name may be; any other stage books under ``other``."""
+
+
+class Stage(Block):
+    """One named stage: how long it takes, what must end before it, which resource it needs."""
+
+    time: Distribution
+    after: tuple[str, ...] | None = None
+    """Names of the stages that must have ended; null: the one written before."""
+    needs: str | None = None
+    """``nodes``: all replacement nodes; any other name: a resource that one stage at a time may hold."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _short_form(cls, value: Any) -> Any:
+        """A duration or a distribution is the stage's time."""
+        if isinstance(value, dict) and "kind" not in value:
+            return value
+        return value if isinstance(value, Stage) else {"time": value}
+
+
+@dataclass(frozen=True)
+class Step:
+    """One vertex of the graph: ``time`` None is the built-in load."""
+
+    name: str
+    category: str
+    time: Distribution | None
+    after: tuple[int, ...]
+    needs: str | None = None
+
+
+@dataclass(frozen=True)
+class StageGraph:
+    """Steps in an order in which each stands behind all that it waits for.
+
+    Attributes:
+        steps: the vertices.
+    """
+
+    steps: tuple[Step, ...]
+
+    @property
+    def chain(self) -> bool:
+        """Whether the steps simply follow each other."""
+        return all(step.after == ((index - 1,) if index else ()) and step.needs in (None, NODES)
+                   for index, step in enumerate(self.steps))  # fmt: skip
+
+    def mean_s(self, load_s: float) -> float:
+        """Length of the critical path with every stage at its mean, resources free, and a load of ``load_s``."""
+        ends: list[float] = []
+        for step in self.steps:
+            start = max((ends[index] for index in step.after), default=0.0)
+            ends.append(start + (load_s if step.time is None else step.time.mean_s()))
+        return max(ends, default=0.0)
+
+
+def problems(stages: dict[str, Stage]) -> str | None:
+    """What is wrong with the names in ``after``; None: nothing."""
+    for name, stage in stages.items():
+        for other in stage.after or ():
+            if other not in stages and other != LOAD:
+                return f"stage '{name}' waits for '{other}', which is no stage; known: {', '.join([*stages, LOAD])}"
+    try:
+        build_graph(stages)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def build_graph(stages: dict[str, Stage]) -> StageGraph:
+    """The graph of ``stages`` with the built-in load.
+
+    Raises:
+        ValueError: stages wait for each other.
+    """
+    names, waits = list(stages), dict[str, list[str]]()
+    before: str | None = None
+    if LOAD not in stages:
+        names.insert(names.index("communicators") + 1 if "communicators" in stages else len(names), LOAD)
+    for name in names:
+        stage = stages.get(name)
+        given = stage.after if stage is not None else None
+        waits[name] = list(given) if given is not None else [before] if before is not None else []
+        before = name
+    if LOAD not in stages and "communicators" not in stages:
+        waits[LOAD] = list(stages)[-1:] if not any(s.after is not None for s in stages.values()) else list(stages)
+        waits[LOAD] = [name for name in waits[LOAD] if LOAD not in (stages[name].after or ())]
+    order = _sorted(names, waits)
+    place = {name: index for index, name in enumerate(order)}
+    return StageGraph(tuple(_step(name, stages.get(name), tuple(sorted(place[w] for w in waits[name])), stages)
+                            for name in order))  # fmt: skip
+
+
+def _step(name: str, stage: Stage | None, after: tuple[int, ...], stages: dict[str, Stage]) -> Step:
+    category = name if name in CATEGORIES else "other"
+    if stage is None:
+        return Step(name, category, None, after)
+    needs = stage.needs
+    if needs is None and name == "start" and not any(other.needs == NODES for other in stages.values()):
+        needs = NODES
+    return Step(name, category, stage.time, after, needs)
+
+
+def _sorted(names: list[str], waits: dict[str, list[str]]) -> list[str]:
+    """Names in written order as far as the waits allow."""
+    order: list[str] = []
+    left = list(names)
+    while left:
+        ready = next((name for name in left if all(other in order for other in waits[name])), None)
+        if ready is None:
+            raise ValueError(f"the stages {', '.join(left)} wait for each other")
+        order.append(ready)
+        left.remove(ready)
+    return order

@@ -1,0 +1,180 @@
+"""Nodes of a run: the job's places, spare places, the repair shop. Every node is in exactly one state.
+
+::
+
+    working ──fails──► failed ──noticed──► queued ──crew free──► in repair ──► spare ──► working
+    spare ──fails (noticed at once)──► queued                                (or straight to the place that waits for it)
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections import deque
+from collections.abc import Callable
+from enum import IntEnum
+
+import simpy
+
+from clustersim.run.clock import at
+
+Watch = Callable[[str, int, int], None]
+"""Told (what, node, place) at every change of a node's state; place −1: none."""
+
+
+class State(IntEnum):
+    """What a node does."""
+
+    WORKING = 0
+    FAILED = 1  # in its place, not yet noticed
+    QUEUED = 2  # waits for a crew
+    IN_REPAIR = 3
+    SPARE = 4
+    RETIRED = 5
+
+
+DOWN = (State.FAILED, State.QUEUED, State.IN_REPAIR)
+
+
+class Fleet:
+    """All nodes: ``nodes`` in the job's places, ``spares`` powered beside them, ``crews`` in the repair shop (None: no limit).
+
+    Attributes:
+        counts: nodes in each state, by ``State``.
+        vacant: places of the job without a node.
+        down_s: seconds spent with so many nodes down (failed, queued or in repair).
+        waiter: called when all places are filled again, while the job waits.
+    """
+
+    def __init__(self, env: simpy.Environment, nodes: int, spares: int, crews: int | None, watch: Watch | None = None) -> None:
+        self._env, self.nodes, self._crews, self._watch = env, nodes, crews, watch
+        self.places = list(range(nodes))
+        self.slots = list(range(nodes, nodes + spares))
+        self._state = bytearray([State.WORKING]) * nodes + bytearray([State.SPARE]) * spares
+        self.counts = [0] * len(State)
+        self.counts[State.WORKING], self.counts[State.SPARE] = nodes, spares
+        self.vacant: list[int] = []
+        self.waiter: Callable[[], None] | None = None
+        self.down_s: dict[int, float] = {}
+        self._down, self._down_since = 0, 0.0
+        self._queue: deque[tuple[int, float]] = deque()
+        self._ready = list(range(spares))
+        self._free: list[int] = []
+
+    @property
+    def spares(self) -> int:
+        """Spare nodes that stand ready."""
+        return self.counts[State.SPARE]
+
+    def state(self, node: int) -> State:
+        """What a node does now."""
+        return State(self._state[node])
+
+    def working(self, first: int, last: int) -> list[int]:
+        """Those of the places ``first`` … ``last − 1`` whose node works."""
+        return [p for p in range(first, last) if self.places[p] >= 0 and self._state[self.places[p]] == State.WORKING]
+
+    def fail(self, place: int) -> None:
+        """The node of a place fails; nobody has noticed."""
+        self._move(self.places[place], State.FAILED, "failed", place)
+
+    def remove(self, place: int, repair_s: float) -> int:
+        """The failed node of a place goes to the repair shop; the place is vacant. Returns the node."""
+        node = self.places[place]
+        self.places[place] = -1
+        self.vacant.append(place)
+        self._to_shop(node, repair_s, place)
+        return node
+
+    def fail_spare(self, slot: int, repair_s: float) -> int | None:
+        """The node of a spare place fails and goes to the repair shop; None: there is none."""
+        if slot >= len(self.slots) or self.slots[slot] < 0:
+            return None
+        node = self._empty(slot)
+        self._move(node, State.FAILED, "failed", -1)
+        self._to_shop(node, repair_s, -1)
+        return node
+
+    def fill(self) -> bool:
+        """Put spare nodes into vacant places, lowest numbers first; True when none is vacant any more."""
+        if self.vacant and self.counts[State.SPARE]:
+            self.vacant.sort(reverse=True)
+            while self.vacant and self._ready:
+                slot = heapq.heappop(self._ready)
+                if self.slots[slot] >= 0:
+                    self._place(self._empty(slot))
+        return not self.vacant
+
+    def _empty(self, slot: int) -> int:
+        """Take the node out of a spare place."""
+        node, self.slots[slot] = self.slots[slot], -1
+        heapq.heappush(self._free, slot)
+        return node
+
+    def _place(self, node: int) -> None:
+        place = self.vacant.pop()
+        self.places[place] = node
+        self._move(node, State.WORKING, "placed", place)
+
+    def _to_shop(self, node: int, repair_s: float, place: int) -> None:
+        if self._crews is not None and self.counts[State.IN_REPAIR] >= self._crews:
+            self._queue.append((node, repair_s))
+            self._move(node, State.QUEUED, "removed", place)
+        else:
+            self._move(node, State.IN_REPAIR, "removed", place)
+            self._start_repair(node, repair_s)
+
+    def _start_repair(self, node: int, repair_s: float) -> None:
+        at(self._env, self._env.now + repair_s, lambda _: self._repaired(node), "repair")
+
+    def _repaired(self, node: int) -> None:
+        self._return(node)
+        if self._queue and self._crews is not None and self.counts[State.IN_REPAIR] < self._crews:
+            other, repair_s = self._queue.popleft()
+            self._move(other, State.IN_REPAIR, "in repair", -1)
+            self._start_repair(other, repair_s)
+
+    def _return(self, node: int) -> None:
+        """A repaired node goes to a place that waits for it, else to the first free spare place."""
+        self._move(node, State.SPARE, "repaired", -1)
+        if self.waiter is not None and self.vacant:
+            self.vacant.sort(reverse=True)
+            self._place(node)
+            if not self.vacant:
+                waiter, self.waiter = self.waiter, None
+                waiter()
+            return
+        if self._free:
+            slot = heapq.heappop(self._free)
+            self.slots[slot] = node
+        else:
+            slot = len(self.slots)
+            self.slots.append(node)
+        heapq.heappush(self._ready, slot)
+
+    def _move(self, node: int, state: State, what: str, place: int) -> None:
+        was = self._state[node]
+        self.counts[was] -= 1
+        self.counts[state] += 1
+        self._state[node] = state
+        change = (state in DOWN) - (was in DOWN)
+        if change:
+            self.settle()
+            self._down += change
+        if self._watch is not None:
+            self._watch(what, node, place)
+
+    def settle(self) -> None:
+        """Book the time since the last change of the number of nodes that are down."""
+        now = self._env.now
+        if now > self._down_since:
+            self.down_s[self._down] = self.down_s.get(self._down, 0.0) + now - self._down_since
+            self._down_since = now
+
+    def down_quantile(self, share: float) -> float:
+        """Nodes down at once that are not exceeded for ``share`` of the time."""
+        total, passed = sum(self.down_s.values()), 0.0
+        for count in sorted(self.down_s):
+            passed += self.down_s[count]
+            if passed >= share * total:
+                return float(count)
+        return 0.0

@@ -1,0 +1,86 @@
+"""Where every second of a run went: exclusive categories whose sum is the wall time.
+
+What was done while training stays tentative: it is held as pieces in order of steps, and a rollback moves all that lies
+behind the restored state to ``rework``.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from clustersim.checkpoint.pattern import Books, Stretch
+
+CATEGORIES = ("train", "rework", "checkpoint_stall", "checkpoint_slowdown", "straggle", "degraded", "detect", "diagnose",
+              "reschedule", "wait_for_nodes", "start", "communicators", "load", "warm_up", "migrate", "other")  # fmt: skip
+
+
+@dataclass(slots=True)
+class Piece:
+    """Training that is kept so far, from ``step_from`` to ``step_to``: of a stretch, or of one leg by itself.
+
+    ``open``: it goes on beyond its last save, with steps, a broken step or a stall that no copy holds.
+    """
+
+    step_from: int
+    step_to: int
+    books: Books
+    stretch: Stretch | None = None
+    open: bool = False
+    tokens_share: float = 1.0
+    """Tokens of a step ÷ nominal tokens."""
+
+
+class Ledger:
+    """Books the seconds of one run."""
+
+    def __init__(self) -> None:
+        self._spent: dict[str, list[float]] = {category: [] for category in CATEGORIES}
+        self.pieces: list[Piece] = []
+
+    def spend(self, category: str, seconds: float) -> None:
+        """Book seconds for good; a strategy may bring categories of its own."""
+        self._spent.setdefault(category, []).append(seconds)
+
+    def keep(self, piece: Piece) -> None:
+        """Book training, until a rollback takes it back."""
+        self.pieces.append(piece)
+
+    def rollback(self, step: int) -> None:
+        """Move all training behind ``step`` to ``rework``."""
+        while self.pieces and (self.pieces[-1].step_to > step or self.pieces[-1].open):
+            piece = self.pieces.pop()
+            kept = _cut(piece, step)
+            if kept is not None:
+                self.pieces.append(kept)
+            lost = math.fsum(piece.books) - (math.fsum(kept.books) if kept else 0.0)
+            self._spent["rework"].append(lost)
+            if kept is not None:
+                return
+
+    def totals(self) -> dict[str, float]:
+        """Seconds by category, in the order of ``CATEGORIES``, then a strategy's own."""
+        terms = {category: list(values) for category, values in self._spent.items()}
+        for piece in self.pieces:
+            for category, value in zip(Books._fields, piece.books, strict=True):
+                if value:
+                    terms[category].append(value)
+        return {category: math.fsum(values) for category, values in terms.items()}
+
+    @property
+    def steps(self) -> int:
+        """Steps kept."""
+        return self.pieces[-1].step_to if self.pieces else 0
+
+    @property
+    def step_equivalents(self) -> float:
+        """Steps kept, each counted by its tokens ÷ nominal tokens."""
+        return math.fsum((piece.step_to - piece.step_from) * piece.tokens_share for piece in self.pieces)
+
+
+def _cut(piece: Piece, step: int) -> Piece | None:
+    """The part of a piece up to ``step`` (a save of its); None: nothing of it."""
+    if step <= piece.step_from or piece.stretch is None:
+        return None
+    legs = piece.stretch.legs_to(step)
+    return Piece(piece.step_from, step, piece.stretch.books(legs), piece.stretch, tokens_share=piece.tokens_share)

@@ -1,0 +1,80 @@
+"""The event log of a run: rows in order of time, as columns when asked for.
+
+Saves of an undisturbed stretch are not written one by one: the stretch is kept and spelt out when the log is read.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from clustersim.checkpoint.pattern import Stretch
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+
+class Entry(NamedTuple):
+    """One thing that happened.
+
+    ``event``: failure · ignored · noticed · stage · wait_for_nodes · load · resume · save_start · save_durable · save_cut ·
+    failed · removed · in repair · repaired · placed · outage · end. ``seconds``: how long it took, where that is known.
+    """
+
+    time_s: float
+    event: str
+    subject: str = ""
+    """The cause, the stage, the tier."""
+    step: int | None = None
+    node: int | None = None
+    place: int | None = None
+    seconds: float | None = None
+
+
+class Log:
+    """Collects entries; ``Log(False)`` drops them."""
+
+    def __init__(self, active: bool = True) -> None:
+        self.active = active
+        self._rows: list[Entry] = []
+        self._stretches: list[tuple[Stretch, float, int]] = []
+
+    def add(self, entry: Entry) -> None:
+        """Keep one entry."""
+        if self.active:
+            self._rows.append(entry)
+
+    def stretch(self, stretch: Stretch, end_s: float, leg: int) -> None:
+        """Keep a stretch that ended at ``end_s``, in ``leg``."""
+        if self.active:
+            self._stretches.append((stretch, end_s, leg))
+
+    def entries(self) -> list[Entry]:
+        """All entries by time; those of one instant in the order in which they were written, saves first."""
+        saves = [entry for stretch, end_s, leg in self._stretches for entry in saves_of(stretch, end_s, leg)]
+        return sorted(saves + self._rows, key=lambda entry: entry.time_s)
+
+    def frame(self) -> pd.DataFrame:
+        """The log as a DataFrame with the columns of ``Entry``."""
+        import pandas as pd
+
+        entries = self.entries()
+        columns = {name: [entry[i] for entry in entries] for i, name in enumerate(Entry._fields)}
+        frame = pd.DataFrame(columns)
+        return frame.astype({"time_s": "float64", "event": "string", "subject": "string", "step": "Int64", "node": "Int64",
+                             "place": "Int64", "seconds": "Float64"})  # fmt: skip
+
+
+def saves_of(stretch: Stretch, end_s: float, last: int) -> list[Entry]:
+    """Starts and durable moments of the saves of a stretch that ended in leg ``last``."""
+    entries: list[Entry] = []
+    if stretch.pattern.first is None:
+        return entries
+    save = stretch.pattern.save
+    for leg in range(-1 if stretch.flying else 0, last + 1):
+        step = stretch.step + stretch.steps_before(leg + 1)
+        stalled = stretch.stall_end(leg) - save.stall_s
+        if leg >= 0 and stretch.stall_start(leg) <= end_s:
+            entries.append(Entry(stretch.stall_start(leg), "save_start", "", step, seconds=stretch.leg_at(leg).stall_s))
+        entries.extend(Entry(stalled + after, "save_durable", tier.value, step) for after, tier in save.durable
+                       if stalled + after <= end_s)  # fmt: skip
+    return entries

@@ -1,0 +1,37 @@
+"""One replica of a run, from the scenario to its result."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from clustersim.run.job import Job
+from clustersim.run.prepared import Prepared, Step
+from clustersim.run.result import RunResult
+
+if TYPE_CHECKING:
+    from clustersim.scenario.schema import Scenario
+
+
+def prepare(scenario: Scenario, step: Step | float | None = None) -> Prepared:
+    """Make a scenario ready to be run many times."""
+    return Prepared(scenario, step)
+
+
+def run_replica(prepared: Prepared, seed: int, replica: int = 0, events: bool = True) -> RunResult:
+    """One replica of a prepared scenario; ``events``: keep the event log."""
+    return Job(prepared, seed, replica, events).run()
+
+
+def simulate(scenario: Scenario, *, seed: int | None = None, replica: int = 0, step: Step | float | None = None) -> RunResult:
+    """Simulate one replica of a run.
+
+    Args:
+        scenario: what to simulate.
+        seed: seed of the random streams; None: the scenario's.
+        replica: index of the replica, which has streams of its own.
+        step: the undisturbed step, or its seconds; None: the step model says.
+
+    Returns:
+        Metrics, ledger and event log of the replica.
+    """
+    return run_replica(prepare(scenario, step), scenario.simulation.seed if seed is None else seed, replica)

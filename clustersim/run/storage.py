@@ -1,0 +1,153 @@
+"""Shared storage as fluid flows: bandwidth is shared max–min fair by clients, event-driven, bytes conserved.
+
+A flow is ``clients`` nodes that together move so many bytes. Every client gets the same rate, up to its own limit; what a
+limited client leaves is shared by the others (Bertsekas and Gallager, Data Networks, section 6.5.2). With ``duplex: shared``
+reads and writes draw on one pool, each taking rate ÷ (bandwidth of its direction) of it; with ``separate`` each direction has
+its own. An outage stops every flow; what has been moved stays moved.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Literal
+
+import simpy
+
+from clustersim.hardware.storage import Storage
+from clustersim.run.clock import at
+
+Direction = Literal["read", "write"]
+
+
+class Flow:
+    """Bytes on their way; ``done`` is called once, when the last has arrived."""
+
+    __slots__ = ("bytes", "clients", "direction", "done", "left", "limit", "open", "rate")
+
+    def __init__(self, size: float, direction: Direction, clients: int, limit: float, done: Callable[[], None]) -> None:
+        self.bytes, self.left, self.direction, self.clients, self.limit = size, size, direction, clients, limit
+        self.done, self.rate, self.open = done, 0.0, True
+
+
+class SharedStorage:
+    """The storage system of a run: starts flows, shares bandwidth, and calls back when they end."""
+
+    def __init__(self, env: simpy.Environment, system: Storage) -> None:
+        self._env, self._system = env, system
+        share = 1.0 - system.background_load
+        self._bandwidth: dict[Direction, float] = {"read": system.read_bandwidth * share, "write": system.write_bandwidth * share}
+        self._flows: list[Flow] = []
+        self._since = 0.0
+        self._outages = 0
+        self._wake = 0
+        self.moved: dict[Direction, float] = {"read": 0.0, "write": 0.0}
+
+    @property
+    def quiet(self) -> bool:
+        """No flow is under way and the storage is up."""
+        return not self._flows and self._outages == 0
+
+    @property
+    def up(self) -> bool:
+        """Not in an outage."""
+        return self._outages == 0
+
+    def only(self, flow: Flow | None) -> bool:
+        """Whether no flow but this one is under way."""
+        return not self._flows or self._flows == [flow]
+
+    def start(self, size: float, direction: Direction, clients: int, done: Callable[[], None],
+              per_client: float | None = None) -> Flow:  # fmt: skip
+        """A new flow of ``size`` bytes by ``clients`` nodes, each limited to ``per_client`` bytes/s beside the system's limit."""
+        limit = min(self._system.per_node_bandwidth or math.inf, per_client or math.inf)
+        flow = Flow(size, direction, clients, limit, done)
+        self._settle()
+        self._flows.append(flow)
+        self._share()
+        return flow
+
+    def cancel(self, flow: Flow) -> float:
+        """Cut a flow off; returns the bytes that it had still to move."""
+        if flow.open:
+            self._settle()
+            self._flows.remove(flow)
+            flow.open = False
+            self._share()
+        return flow.left
+
+    def outage(self, seconds: float) -> None:
+        """Stand still for a time; outages that overlap end with the last."""
+        self._settle()
+        self._outages += 1
+        self._share()
+        at(self._env, self._env.now + seconds, lambda _: self._back(), "storage outage")
+
+    def _back(self) -> None:
+        self._settle()
+        self._outages -= 1
+        self._share()
+
+    def _settle(self) -> None:
+        """Move what has been moved since the last change."""
+        passed = self._env.now - self._since
+        self._since = self._env.now
+        if passed > 0:
+            for flow in self._flows:
+                step = min(flow.left, flow.rate * passed)
+                flow.left -= step
+                self.moved[flow.direction] += step
+
+    def _share(self) -> None:
+        """New rates, and a wake-up at the end of the first flow to finish."""
+        rates = self.rates(self._flows) if self._outages == 0 else [0.0] * len(self._flows)
+        soonest = math.inf
+        for flow, rate in zip(self._flows, rates, strict=True):
+            flow.rate = rate
+            soonest = min(soonest, flow.left / rate if rate > 0 else (0.0 if flow.left == 0 else math.inf))
+        self._wake += 1
+        if soonest < math.inf:
+            turn = self._wake
+            at(self._env, self._env.now + soonest, lambda _: self._finish(turn), "storage flow")
+
+    def _finish(self, turn: int) -> None:
+        """The first flow has ended (unless rates have changed since the wake-up was set)."""
+        if turn != self._wake:
+            return
+        due = min((f.left / f.rate if f.rate > 0 else (0.0 if f.left == 0 else math.inf) for f in self._flows), default=0.0)
+        ended = [f for f in self._flows if f.left == 0 or (f.rate > 0 and f.left / f.rate <= due * (1 + 1e-12))]
+        self._settle()
+        for flow in ended:
+            self.moved[flow.direction] += flow.left
+            flow.left, flow.open = 0.0, False
+        self._flows = [flow for flow in self._flows if flow.open]
+        self._share()
+        for flow in ended:
+            flow.done()
+
+    def rates(self, flows: list[Flow]) -> list[float]:
+        """Max–min fair rate of each flow, bytes/s."""
+        rates = [0.0] * len(flows)
+        groups: list[tuple[Direction, ...]] = [("read", "write")] if self._system.duplex == "shared" else [("read",), ("write",)]
+        for group in groups:
+            members = sorted((i for i, flow in enumerate(flows) if flow.direction in group), key=lambda i: flows[i].limit)
+            pool, weight = 1.0, math.fsum(flows[i].clients / self._bandwidth[flows[i].direction] for i in members)
+            for i in members:
+                flow = flows[i]
+                each = min(flow.limit, pool / weight) if weight > 0 else flow.limit
+                rates[i] = each * flow.clients
+                pool = max(0.0, pool - rates[i] / self._bandwidth[flow.direction])
+                weight -= flow.clients / self._bandwidth[flow.direction]
+        return rates
+
+    def alone_s(self, size: float, direction: Direction, clients: int, per_client: float | None = None) -> float:
+        """Seconds that a flow takes when it has the storage for itself."""
+        limit = min(self._system.per_node_bandwidth or math.inf, per_client or math.inf)
+        return alone_s(self._system, size, direction, clients, limit)
+
+
+def alone_s(system: Storage, size: float, direction: Direction, clients: int, limit: float = math.inf) -> float:
+    """Seconds that ``size`` bytes take by ``clients`` nodes with the storage for themselves (latency apart)."""
+    full = (system.read_bandwidth if direction == "read" else system.write_bandwidth) * (1.0 - system.background_load)
+    limit = min(limit, system.per_node_bandwidth or math.inf)
+    return size / min(full, limit * clients)

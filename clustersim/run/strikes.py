@@ -1,0 +1,64 @@
+"""Delivers failures: one heap of all arrivals, one event for each hit."""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Callable, Iterable
+
+import simpy
+
+from clustersim.faults.process import Arrivals, Change, Hit
+from clustersim.run.clock import LAST, at
+
+
+class Strikes:
+    """Hands every hit to ``strike`` at its time, after everything else of that instant."""
+
+    def __init__(self, env: simpy.Environment, arrivals: Iterable[Arrivals], strike: Callable[[Hit], None]) -> None:
+        self._env, self._strike = env, strike
+        self._arrivals = list(arrivals)
+        self._heap = [(source.next_s, order) for order, source in enumerate(self._arrivals) if source.next_s < math.inf]
+        heapq.heapify(self._heap)
+        self._watching = [order for order, source in enumerate(self._arrivals) if source.observes]
+        self._turn = 0
+        self._arm()
+
+    @property
+    def watched(self) -> bool:
+        """Whether any arrivals want to hear of changes of nodes."""
+        return bool(self._watching)
+
+    def observe(self, change: Change) -> None:
+        """Tell arrivals that observe of a change; those whose next hit has moved are put back in order."""
+        moved = [order for order in self._watching if self._arrivals[order].observe(change)]
+        if moved:
+            self._heap = [entry for entry in self._heap if entry[1] not in moved]
+            heapq.heapify(self._heap)
+            for order in moved:
+                self._push(order)
+            self._arm()
+
+    def _push(self, order: int) -> None:
+        time_s = self._arrivals[order].next_s
+        if time_s < math.inf:
+            heapq.heappush(self._heap, (time_s, order))
+
+    def _arm(self) -> None:
+        self._turn += 1
+        if self._heap:
+            turn = self._turn
+            at(self._env, self._heap[0][0], lambda _: self._due(turn), "failure", LAST)
+
+    def _due(self, turn: int) -> None:
+        if turn != self._turn:
+            return
+        source = self._arrivals[self._heap[0][1]]
+        order = self._heap[0][1]
+        hit = source.pop()
+        if source.next_s < math.inf:
+            heapq.heapreplace(self._heap, (source.next_s, order))
+        else:
+            heapq.heappop(self._heap)
+        self._arm()
+        self._strike(hit)
