@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +42,39 @@ def peak_in_flight(graph: Graph) -> Ints:
         before = running[np.searchsorted(rank[by], r) - 1] if r and len(mine) else 0
         peaks[r] = max(0, int(mine.max(initial=before)) - int(before))
     return peaks
+
+
+@lru_cache(maxsize=256)
+def _changes(graph: Graph) -> list[tuple[Ints, Ints]]:
+    """For each rank, in list order: the stage of every op that takes or frees a unit's activations, and +1 or -1."""
+    parts = graph.parts
+    change = np.isin(parts.kind, _TAKES).astype(np.int64) - _frees(graph)
+    rank, place = parts.rank[parts.node], parts.place[parts.node]
+    by = np.lexsort((-change, place, rank))
+    by = by[change[by] != 0]
+    edges = np.searchsorted(rank[by], np.arange(graph.ranks + 1))
+    return [(parts.stage[by[a:b]], change[by[a:b]]) for a, b in pairwise(edges.tolist())]
+
+
+def in_flight_at_peak(graph: Graph, stage_bytes: npt.ArrayLike) -> list[dict[int, float]]:
+    """Units of each stage that each rank holds when their bytes are highest (the first such moment, in list order).
+
+    Args:
+        graph: a compiled schedule.
+        stage_bytes: (stages,) bytes that one unit keeps on each stage.
+
+    Returns:
+        One mapping a rank: stage → units.
+    """
+    size, held = np.asarray(stage_bytes, float), []
+    for stages, change in _changes(graph):
+        counts = dict.fromkeys(np.unique(stages).tolist(), 0.0)
+        if len(stages):
+            peak = int(np.cumsum(change * size[stages]).argmax()) + 1
+            present = np.bincount(stages[:peak], weights=change[:peak], minlength=graph.stages)
+            counts = {stage: float(present[stage]) for stage in counts}
+        held.append(counts)
+    return held
 
 
 @dataclass(frozen=True, eq=False)

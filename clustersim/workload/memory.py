@@ -1,0 +1,315 @@
+"""Memory of each pipeline rank: state by ZeRO stage, activations in flight, logits, buffers, overhead; and the verdict.
+
+The schedule says how many units of each stage a rank holds at its peak; everything else is arithmetic:
+
+* weights 2 bytes a parameter (4 in fp32; 2 more cached in fp8: the cast matrix and its transpose), gradients 4 or 2,
+  optimizer ``state_bytes_per_param`` (Adam 12: fp32 master copy and two moments);
+* ZeRO 1 shards the optimizer over data- and context-parallel ranks, 2 also the gradients, 3 also the weights, of which
+  two layers (the one in use and the next) and the vocabulary are gathered at a time; the fp32 shard is the master copy;
+* routed experts are replicated, and so sharded, over ``dp·cp·tp ÷ (ep·expert_tp)`` ranks;
+* activations are units in flight × ``kept.stage_kept_bytes``;
+* logits 10 bytes each in a vocabulary-parallel loss (16-bit, fp32, shifted fp32, then the gradient in place), 14 in
+  PyTorch's own (16-bit, fp32 log-softmax, and two fp32 gradients);
+* buffers: the workspace of one layer's backward and recomputation, and tensors that messages are sent from;
+* overhead: what the framework takes before any tensor (``CONTEXT``), NCCL's buffers, and fragmentation of the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+from clustersim.workload.kept import Unit, input_bytes, kept_bytes, layer_kept, routed_tokens, stage_kept_bytes
+from clustersim.workload.layout import Layout
+from clustersim.workload.model import TransformerModel
+from clustersim.workload.parameters import local_layer, local_parameters
+from clustersim.workload.precision import NARROW, element_bytes
+from clustersim.workload.stages import LocalParameters, StageContent
+from clustersim.workload.training import FullRecompute, NoRecompute, Recompute, Training
+
+PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "overhead")
+
+CONTEXT = 1.343e9
+"""Bytes of a CUDA context with PyTorch's kernels loaded: what nvidia-smi shows after one tiny tensor (Hugging Face,
+"Model training anatomy", https://huggingface.co/docs/transformers/model_memory_anatomy)."""
+NCCL_GROUP = 2.0 * 16 * 4 * 2**20
+"""Bytes of a communicator: two connections on each of 16 channels, 4 MiB each (NCCL_BUFFSIZE's default)."""
+FRAGMENTATION = 0.05
+"""Share of dynamic tensors lost to the caching allocator. GMLake (arXiv 2401.08156) saw 15 % on average and up to 33 %
+in fine-tuning with changing shapes; pre-training repeats the same shapes every step, 5 % is assumed."""
+LOGIT_PARALLEL, LOGIT_PLAIN = 10.0, 14.0
+
+
+@dataclass(frozen=True)
+class RankMemory:
+    """Bytes on one GPU of one pipeline rank at its peak."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    activations: float
+    logits: float
+    buffers: float
+    overhead: float
+
+    @property
+    def total(self) -> float:
+        """All parts."""
+        state = self.weights + self.gradients + self.optimizer
+        return state + self.activations + self.logits + self.buffers + self.overhead
+
+    @property
+    def allocated(self) -> float:
+        """What a framework's own counter of reserved memory shows: all but the context and NCCL."""
+        return self.total - self.overhead + FRAGMENTATION * (self.activations + self.logits + self.buffers)
+
+    def dump(self) -> dict[str, float]:
+        """JSON form: every part and the total, in bytes."""
+        return {**{part: getattr(self, part) for part in PARTS}, "total": self.total}
+
+
+@dataclass(frozen=True)
+class MemoryReport:
+    """Memory of all pipeline ranks against what a GPU has."""
+
+    stages: tuple[RankMemory, ...]
+    limits: tuple[float, ...]
+    """Bytes of a GPU of each rank."""
+    in_flight: tuple[float, ...]
+    """Units that each rank holds at its peak."""
+
+    @property
+    def peak_rank(self) -> int:
+        """The rank that is closest to its limit, or farthest over it (the first of equals)."""
+        return max(range(len(self.stages)), key=lambda r: (self.stages[r].total - self.limits[r], -r))
+
+    @property
+    def peak_bytes(self) -> float:
+        """Bytes on that rank."""
+        return self.stages[self.peak_rank].total
+
+    @property
+    def limit_bytes(self) -> float:
+        """Bytes of that rank's GPU."""
+        return self.limits[self.peak_rank]
+
+    @property
+    def fits(self) -> bool:
+        """Whether every rank fits."""
+        return all(stage.total <= limit for stage, limit in zip(self.stages, self.limits, strict=True))
+
+    @property
+    def when(self) -> str:
+        """When the peak is reached."""
+        rank = self.stages[self.peak_rank]
+        held = f"with {self.in_flight[self.peak_rank]:g} units in flight"
+        return f"in the loss of a microbatch, {held}" if rank.logits > 0 else f"in the backward of a layer, {held}"
+
+    def dump(self) -> dict[str, object]:
+        """JSON form, as the contract has it."""
+        return {"peak_bytes": self.peak_bytes, "limit_bytes": self.limit_bytes, "peak_rank": self.peak_rank,
+                "when": self.when, "stages": [stage.dump() for stage in self.stages]}  # fmt: skip
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """One job's memory: ``stages[r]`` are rank r's chunks, ``in_flight[r]`` the units of each that it holds at most."""
+
+    model: TransformerModel
+    training: Training
+    layout: Layout
+    unit: Unit
+    dp: int
+    stages: tuple[tuple[StageContent, ...], ...]
+    in_flight: tuple[tuple[float, ...], ...]
+    limits: tuple[float, ...]
+    vocabulary_ranks: int = 1
+    """Pipeline ranks that share the output head (vocabulary parallelism); 1: the last stage has it."""
+
+    def report(self) -> MemoryReport:
+        """Memory of all ranks; equal ranks are computed once."""
+        known: dict[tuple[tuple[StageContent, ...], tuple[float, ...]], RankMemory] = {}
+        ranks = []
+        for pair in zip(self.stages, self.in_flight, strict=True):
+            if pair not in known:
+                known[pair] = self.rank(*pair)
+            ranks.append(known[pair])
+        return MemoryReport(tuple(ranks), self.limits, tuple(sum(counts) for counts in self.in_flight))
+
+    def rank(self, stages: Sequence[StageContent], in_flight: Sequence[float]) -> RankMemory:
+        """Memory of one rank."""
+        weights, gradients, optimizer = self.states(stages)
+        held = sum(count * self._unit_bytes(stage) for stage, count in zip(stages, in_flight, strict=True))
+        activations = held * (1.0 - self.training.offload.activations)
+        logits, buffers = self.logits(stages), self.buffers(stages)
+        overhead = CONTEXT + self.groups * NCCL_GROUP + FRAGMENTATION * (activations + logits + buffers)
+        return RankMemory(weights, gradients, optimizer, activations, logits, buffers, overhead)
+
+    def _unit_bytes(self, stage: StageContent) -> float:
+        if stage not in self._kept:
+            self._kept[stage] = stage_kept_bytes(self.model, self.unit, self.training.recompute, stage)
+        return self._kept[stage]
+
+    @cached_property
+    def _kept(self) -> dict[StageContent, float]:
+        return {}
+
+    @cached_property
+    def _local(self) -> dict[StageContent, LocalParameters]:
+        return {}
+
+    @cached_property
+    def _work(self) -> dict[bool, float]:
+        return {}
+
+    @property
+    def groups(self) -> int:
+        """Communicators that a GPU takes part in."""
+        layout = self.layout
+        return sum(size > 1 for size in (layout.tp, layout.pp, layout.cp, layout.ep, self.dp))
+
+    @property
+    def expert_tp(self) -> int:
+        """GPUs that cut one expert."""
+        return self.unit.cut.expert_tp
+
+    @cached_property
+    def replicas(self) -> LocalParameters:
+        """Ranks that hold the same dense, and the same expert, parameters."""
+        dense = self.dp * self.layout.cp
+        return LocalParameters(dense, max(1.0, dense * self.layout.tp / (self.layout.ep * self.expert_tp)))
+
+    def parameters(self, stages: Sequence[StageContent]) -> LocalParameters:
+        """Parameters that a GPU holds of its stages."""
+        held = LocalParameters()
+        for stage in stages:
+            if stage not in self._local:
+                self._local[stage] = local_parameters(self.model, stage, **self._cut)
+            held = held.plus(self._local[stage])
+        if self.vocabulary_ranks > 1:
+            words = self.model.vocab * self.model.hidden / self.layout.tp
+            held = held.plus(LocalParameters(words / self.vocabulary_ranks - words * any(s.head for s in stages)))
+        return held
+
+    @property
+    def _cut(self) -> dict[str, int]:
+        return {"tp": self.layout.tp, "ep": self.layout.ep, "expert_tp": self.expert_tp}
+
+    def trained(self, stages: Sequence[StageContent]) -> LocalParameters:
+        """Those of them that have gradients and optimizer state."""
+        if self.training.lora is not None:
+            count = sum(stage.layers + stage.mtp for stage in stages)
+            return LocalParameters(count * lora_parameters(self.model, self.training) / self.layout.tp)
+        held = self.parameters(stages)
+        for stage in stages if self.training.frozen_layers else ():
+            for moe, frozen in ((False, stage.frozen_dense), (True, stage.frozen_moe)):
+                if frozen:
+                    held = held.plus(local_layer(self.model, moe, **self._cut), -frozen)
+            if stage.embedding and (stage.frozen_dense or stage.frozen_moe or stage.no_backward):
+                held = held.plus(local_parameters(self.model, StageContent(embedding=True), **self._cut), -1)
+        return held
+
+    def states(self, stages: Sequence[StageContent]) -> tuple[float, float, float]:
+        """Bytes of weights, gradients and optimizer state of one rank."""
+        held, trained, training = self.parameters(stages), self.trained(stages), self.training
+        wide = training.precision in ("fp32", "tf32")
+        weight = 4.0 if wide else 2.0
+        weight += 2 * element_bytes(training.precision) if training.precision in NARROW else 0.0
+        gradient = 4.0 if training.grad_dtype == "fp32" else 2.0
+        state = training.optimizer.state_bytes_per_param - (4.0 if wide and self.layout.zero < 3 else 0.0)
+        weights, gradients = weight * held.total, gradient * trained.total
+        if self.layout.zero == 3 or training.offload.parameters != "none":
+            weights = weight * self._gathered(stages)
+        if self.layout.zero >= 2:
+            gradients = gradient * (self._shard(trained) + min(trained.total, 2 * self._largest_layer(stages)))
+        optimizer = max(0.0, state) * (self._shard(trained) if self.layout.zero else trained.total)
+        return weights, gradients, optimizer if training.offload.optimizer == "none" else 0.0
+
+    def _shard(self, held: LocalParameters) -> float:
+        return held.dense / self.replicas.dense + held.expert / self.replicas.expert
+
+    def _largest_layer(self, stages: Sequence[StageContent]) -> float:
+        moe = any(stage.moe or (stage.mtp and self.model.moe) for stage in stages)
+        return local_layer(self.model, moe, **self._cut).total
+
+    def _gathered(self, stages: Sequence[StageContent]) -> float:
+        """Parameters that ZeRO 3 (or parameter offload) has on the GPU at once."""
+        ends = sum(
+            local_parameters(self.model, stage._replace(dense=0, moe=0, mtp=0), **self._cut).total for stage in stages
+        )
+        return min(self.parameters(stages).total, ends + 2 * self._largest_layer(stages))
+
+    def logits(self, stages: Sequence[StageContent]) -> float:
+        """Bytes of the loss of one unit."""
+        if self.vocabulary_ranks == 1 and not any(stage.head for stage in stages):
+            return 0.0
+        each = LOGIT_PARALLEL if self.unit.stack.vocab_parallel_loss else LOGIT_PLAIN
+        return each * self.unit.cut.tokens * self.model.vocab / (self.layout.tp * self.vocabulary_ranks)
+
+    def buffers(self, stages: Sequence[StageContent]) -> float:
+        """Bytes of one layer's backward workspace, of its recomputation, and of messages."""
+        moe = any(stage.moe or (stage.mtp and self.model.moe) for stage in stages)
+        layers = any(stage.layers or stage.mtp for stage in stages)
+        if layers and moe not in self._work:
+            self._work[moe] = self._workspace(moe)
+        return (self._work[moe] if layers else 0.0) + self._messages(moe, layers)
+
+    def _workspace(self, moe: bool) -> float:
+        """Gradients of one layer's largest tensors, and what recomputation puts back for one layer."""
+        tensors = layer_kept(self.model, self.unit, moe)
+        everything = kept_bytes(tensors, NoRecompute())
+        recompute = self.training.recompute
+        kept = (
+            input_bytes(self.model, self.unit)
+            if isinstance(recompute, FullRecompute)
+            else kept_bytes(tensors, recompute)
+        )
+        gradient = max(tensor.bytes for tensor in tensors) + 2 * input_bytes(self.model, self.unit)
+        return everything - kept + gradient
+
+    def _messages(self, moe: bool, layers: bool) -> float:
+        model, layout, cut = self.model, self.layout, self.unit.cut
+        whole, part = cut.tokens * model.hidden * cut.width, input_bytes(model, self.unit)
+        total = 4 * part if layout.pp > 1 else 0.0
+        if not layers:
+            return total
+        keys = 2 * max(model.kv / cut.tp, 1.0) * model.head_size * cut.width
+        total += 2 * whole if cut.sequence_parallel else (whole if layout.tp > 1 else 0.0)
+        total += 2 * keys * cut.tokens if layout.cp > 1 else 0.0
+        total += 2 * routed_tokens(model, cut) * model.hidden * cut.width if moe and layout.ep > 1 else 0.0
+        slices = cut.cp / layout.cp
+        return total + (keys * cut.tokens * slices * self._most_layers if slices > 1 else 0.0)
+
+    @cached_property
+    def _most_layers(self) -> int:
+        """Layers of the fullest rank; with slices, each holds gradients of keys and values of the whole sequence."""
+        return max(sum(stage.layers for stage in stages) for stages in self.stages)
+
+    def changed(self, *, training: dict[str, object] | None = None, layout: dict[str, object] | None = None,
+                sequence_parallel: bool | None = None, micro_batch: int | None = None) -> Memory:  # fmt: skip
+        """The same job with some choices changed; units in flight stay as they are."""
+        cut = self.unit.cut
+        if sequence_parallel is not None:
+            cut = cut._replace(sequence_parallel=sequence_parallel)
+        if micro_batch is not None:
+            cut = cut._replace(sequences=micro_batch, tokens=int(cut.tokens * micro_batch / cut.sequences))
+        return replace(
+            self, unit=self.unit._replace(cut=cut), layout=self.layout.model_copy(update=layout or {}),
+            training=self.training.model_copy(update=training or {}),
+        )  # fmt: skip
+
+
+def lora_parameters(model: TransformerModel, training: Training) -> float:
+    """Adapter parameters of one layer: rank × (inputs + outputs) of each matrix that has one."""
+    assert training.lora is not None
+    hidden, query, key = model.hidden, model.heads * model.head_size, model.kv * model.head_size
+    count = 0
+    if "attention" in training.lora.targets:
+        count += 2 * (hidden + query) + 2 * (hidden + key)
+    if "mlp" in training.lora.targets:
+        count += (3 if model.gated_mlp else 2) * (hidden + model.ffn_hidden)
+    return float(training.lora.rank * count)
+
+
+__all__ = ["Memory", "MemoryReport", "RankMemory", "Recompute", "lora_parameters"]

@@ -1,0 +1,242 @@
+"""Memory of a rank: the paper's figures, arithmetic by hand, and what can only help."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from clustersim.errors import DoesNotFit
+from clustersim.workload.fit import check, remedies, verdict
+from clustersim.workload.kept import attention_kept, kept_bytes, layer_kept, routed_tokens, stage_kept_bytes, unit_of
+from clustersim.workload.layers import Slice
+from clustersim.workload.layout import Layout
+from clustersim.workload.memory import CONTEXT, FRAGMENTATION, NCCL_GROUP, PARTS, Memory
+from clustersim.workload.model import TransformerModel
+from clustersim.workload.parameters import layer_counts, local_parameters
+from clustersim.workload.stack import Stack
+from clustersim.workload.stages import StageContent
+from clustersim.workload.training import FullRecompute, NoRecompute, SelectiveRecompute, Training
+
+GIB = 2**30
+UNFUSED, FLASH = Stack.preset("megatron-2021"), Stack.preset("nemo-2024")
+NONE, SELECTIVE, FULL = NoRecompute(), SelectiveRecompute(), FullRecompute()
+
+
+def cut(tokens: int = 2048, length: int = 2048, tp: int = 1, sp: bool = False, **more: object) -> Slice:
+    base = Slice(tokens / length, length, tokens, tp, 1, 1, 1, sp)
+    return base._replace(**more)  # type: ignore[arg-type]
+
+
+def job(name: str, stack: Stack = FLASH, *, dp: int = 1, slice_: Slice | None = None, limit: float = 80e9,
+        layout: dict[str, object] | None = None, **training: object) -> Memory:  # fmt: skip
+    """A one-rank job of a preset with one unit in flight."""
+    model = TransformerModel.preset(name)
+    chosen = Training.model_validate({"seq_len": 2048, "global_batch": 64, "steps": 1, **training})
+    stage = StageContent(*layer_counts(model), embedding=True, head=True)
+    shape = Layout.model_validate(layout or {"zero": 0})
+    where = slice_ or cut(tp=shape.tp, sp=shape.sequence_parallel, expert_tp=shape.expert_tp or 1, ep=shape.ep)
+    return Memory(model, chosen, shape, unit_of(where, stack, chosen.precision), dp, ((stage,),), ((1.0,),), (limit,))
+
+
+# Korthikanti et al. 2022 (arXiv 2205.05198), figures 1 and 7, first stage: model, microbatch, pipeline ranks, chunks.
+CASES = {"megatron-22b": (4, 1, 1), "megatron-175b": (1, 8, 3), "megatron-530b": (1, 35, 3), "megatron-1t": (1, 64, 1)}
+ACTIVATIONS = {
+    "megatron-22b": (59.25, 9.5625),
+    "megatron-175b": (66.84375, 12.351562),
+    "megatron-530b": (114.023438, 23.076172),
+    "megatron-1t": (131.25, 26.5625),
+}
+STATES = {"megatron-22b": 45.5625, "megatron-175b": 45.5625, "megatron-530b": 31.640625, "megatron-1t": 32.958984}
+
+
+def first_rank_units(pp: int, chunks: int) -> int:
+    """Stage-microbatches that rank 0 holds in (interleaved) 1F1B: pp, or chunks·pp + pp − 1."""
+    return pp if chunks == 1 else chunks * pp + pp - 1
+
+
+@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize(("sp", "recompute", "column"), [(False, NONE, 0), (True, SELECTIVE, 1)])
+def test_korthikanti_activations(name: str, sp: bool, recompute: SelectiveRecompute, column: int) -> None:
+    model, (batch, pp, chunks) = TransformerModel.preset(name), CASES[name]
+    unit = unit_of(cut(tokens=2048 * batch, tp=8, sp=sp), UNFUSED, "bf16")
+    layers = model.layers // (pp * chunks)
+    held = first_rank_units(pp, chunks) * stage_kept_bytes(model, unit, recompute, StageContent(layers))
+    assert held / GIB == pytest.approx(ACTIVATIONS[name][column], rel=1e-3)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_korthikanti_states(name: str) -> None:
+    """18 bytes a parameter of the first rank's layers; the paper leaves out norms and biases (below 0.2 %)."""
+    model, (_, pp, _) = TransformerModel.preset(name), CASES[name]
+    held = local_parameters(model, StageContent(model.layers // pp), tp=8).total
+    assert 18 * held / GIB == pytest.approx(STATES[name], rel=3e-3)
+
+
+@pytest.mark.parametrize(("sp", "recompute", "percent"), [
+    (False, NONE, {"megatron-22b": 100.0, "megatron-175b": 100.0, "megatron-530b": 100.0, "megatron-1t": 100.0}),
+    (True, NONE, {"megatron-22b": 66.84, "megatron-175b": 62.04, "megatron-530b": 58.31, "megatron-1t": 58.31}),
+    (False, SELECTIVE, {"megatron-22b": 49.42, "megatron-175b": 56.53, "megatron-530b": 62.04, "megatron-1t": 62.04}),
+    (True, SELECTIVE, {"megatron-22b": 16.18, "megatron-175b": 18.49, "megatron-530b": 20.27, "megatron-1t": 20.27}),
+    (False, FULL, {"megatron-22b": 7.64, "megatron-175b": 8.71, "megatron-530b": 9.42, "megatron-1t": 9.42}),
+])  # fmt: skip
+def test_korthikanti_percent_of_the_baseline(sp: bool, recompute: FullRecompute, percent: dict[str, float]) -> None:
+    for name, printed in percent.items():
+        model = TransformerModel.preset(name)
+        units = [unit_of(cut(tp=8, sp=on), UNFUSED, "bf16") for on in (False, sp)]
+        base = stage_kept_bytes(model, units[0], NONE, StageContent(1))
+        assert 100 * stage_kept_bytes(model, units[1], recompute, StageContent(1)) / base == pytest.approx(
+            printed, rel=0.03
+        )
+
+
+def test_gpt_layer_by_hand() -> None:
+    """34·s·b·h + 5·a·s²·b bytes (arXiv 2205.05198, equation 1)."""
+    model = TransformerModel.preset("megatron-22b")
+    size = 2048 * model.hidden
+    kept = kept_bytes(layer_kept(model, unit_of(cut(), UNFUSED, "fp16"), False), NONE)
+    assert kept == pytest.approx(34 * size + 5 * model.heads * 2048**2)
+
+
+def test_llama_layer_by_hand() -> None:
+    """Norms 2 × 4·h, Q 2·h, K and V 2·2·h/4, output 2·h, log-sum-exp 4·a, gate, up and product 3 × 2·f bytes a token."""
+    model = TransformerModel.preset("llama3-8b")
+    kept = kept_bytes(layer_kept(model, unit_of(cut(), FLASH, "bf16"), False), NONE)
+    h, f = model.hidden, model.ffn_hidden
+    assert kept == pytest.approx(2048 * (8 * h + 2 * h + h + 2 * h + 4 * model.heads + 6 * f))
+
+
+def test_fp8_keeps_inputs_of_products_in_one_byte() -> None:
+    model = TransformerModel.preset("llama3-8b")
+    wide, narrow = (kept_bytes(layer_kept(model, unit_of(cut(), FLASH, p), False), NONE) for p in ("bf16", "fp8"))
+    h, f = model.hidden, model.ffn_hidden
+    assert wide - narrow == pytest.approx(2048 * (h + h + f - h))  # the attention output is kept in both precisions
+
+
+def test_expert_layer_by_hand() -> None:
+    model = TransformerModel.preset("mixtral-8x7b")
+    dense = kept_bytes(layer_kept(model, unit_of(cut(), FLASH, "bf16"), False), NONE)
+    moe = kept_bytes(layer_kept(model, unit_of(cut(), FLASH, "bf16"), True), NONE)
+    h, f = model.hidden, model.ffn_hidden
+    assert moe - dense == pytest.approx(2048 * (8 * 8 + 2 * 4 * h + 6 * f))
+
+
+def test_capacity_and_imbalance_scale_the_routed_tokens() -> None:
+    model = TransformerModel.preset("mixtral-8x7b")
+    assert model.moe is not None
+    busy = model.replace(moe={**model.moe.model_dump(), "imbalance": 1.3})
+    capped = model.replace(moe={**model.moe.model_dump(), "imbalance": 1.3, "capacity_factor": 1.0})
+    assert [routed_tokens(m, cut()) for m in (model, busy, capped)] == pytest.approx([4096, 4096 * 1.3, 4096])
+
+
+def test_latent_attention_keeps_its_low_ranks() -> None:
+    model = TransformerModel.preset("deepseek-v3")
+    kept = sum(tensor.bytes for tensor in attention_kept(model, unit_of(cut(), FLASH, "bf16")))
+    assert kept == pytest.approx(2048 * (2 * (128 * (192 + 192 + 128) + 1536 + 512 + 64) + 2 * 128 * 128 + 4 * 128))
+
+
+@pytest.mark.parametrize(("zero", "bytes_a_parameter"), [(0, 18.0), (1, 6 + 12 / 8)])
+def test_states_by_hand(zero: int, bytes_a_parameter: float) -> None:
+    memory = job("llama3-8b", dp=8, layout={"zero": zero})
+    rank = memory.report().stages[0]
+    states = rank.weights + rank.gradients + rank.optimizer
+    assert states == pytest.approx(bytes_a_parameter * memory.parameters(memory.stages[0]).total, rel=1e-9)
+
+
+def test_zero_3_gathers_two_layers_and_the_vocabulary() -> None:
+    memory = job("llama3-8b", dp=8, layout={"zero": 3})
+    rank, total = memory.report().stages[0], memory.parameters(memory.stages[0]).total
+    layer = local_parameters(memory.model, StageContent(1)).total
+    ends = local_parameters(memory.model, StageContent(embedding=True, head=True)).total
+    assert rank.weights == pytest.approx(2 * (ends + 2 * layer))
+    assert rank.gradients == pytest.approx(4 * (total / 8 + 2 * layer))
+    assert rank.optimizer == pytest.approx(12 * total / 8)
+
+
+def test_experts_shard_over_fewer_ranks() -> None:
+    memory = job("mixtral-8x7b", dp=8, layout={"zero": 1, "ep": 8})
+    held = memory.parameters(memory.stages[0])
+    assert memory.report().stages[0].optimizer == pytest.approx(12 * (held.dense / 8 + held.expert))
+
+
+def test_parts_add_up_and_overhead_is_what_it_says() -> None:
+    rank = job("llama3-8b", dp=2).report().stages[0]
+    assert rank.total == pytest.approx(sum(getattr(rank, part) for part in PARTS))
+    moving = rank.activations + rank.logits + rank.buffers
+    assert rank.overhead == pytest.approx(CONTEXT + NCCL_GROUP + FRAGMENTATION * moving)
+    assert rank.allocated == pytest.approx(rank.total - CONTEXT - NCCL_GROUP)
+
+
+def test_logits_sit_on_the_last_rank_only() -> None:
+    model = TransformerModel.preset("llama3-8b")
+    memory = job("llama3-8b", layout={"pp": 2, "zero": 0})
+    ends = ((StageContent(16, embedding=True),), (StageContent(16, head=True),))
+    two = Memory(model, memory.training, memory.layout, memory.unit, 1, ends, ((2.0,), (1.0,)), (80e9, 80e9))
+    first, last = two.report().stages
+    assert first.logits == 0
+    assert last.logits == pytest.approx(10 * 2048 * model.vocab)
+    assert first.activations > 1.9 * (last.activations - 2048 * 4 * model.hidden)
+
+
+def test_lora_trains_adapters_only() -> None:
+    rank = job("llama3-8b", lora={"rank": 16}).report().stages[0]
+    h, f, kv = 4096, 14336, 1024
+    adapters = 32 * 16 * (2 * (h + h) + 2 * (h + kv) + 3 * (h + f))
+    assert (rank.gradients, rank.optimizer) == pytest.approx((4 * adapters, 12 * adapters))
+
+
+def test_offload_empties_the_gpu() -> None:
+    rank = job("llama3-8b", offload={"optimizer": "cpu", "activations": 0.5}).report().stages[0]
+    whole = job("llama3-8b").report().stages[0]
+    assert (rank.optimizer, rank.activations) == pytest.approx((0.0, whole.activations / 2))
+
+
+def test_verdict_names_rank_bytes_and_remedies_that_work() -> None:
+    memory = job("llama3-8b", dp=8, limit=80e9)
+    report = memory.report()
+    assert not report.fits
+    text = verdict(memory, report)
+    assert "pipeline rank 0 of 1" in text
+    assert f"{report.peak_bytes - 80e9:,.0f} bytes" in text
+    assert "parallelism.zero: 1" in text
+    working = {label for label, changed in remedies(memory) if changed.report().fits}
+    assert all((label in text) == (label in working) for label, _ in remedies(memory))
+    with pytest.raises(DoesNotFit, match="does not fit") as caught:
+        check(memory)
+    assert caught.value.exit_code == 3
+    fitting = memory.changed(layout={"zero": 1})
+    assert check(fitting).fits
+    assert verdict(fitting, fitting.report()).startswith("fits: ")
+
+
+def test_verdict_where_no_single_change_helps() -> None:
+    memory = job("llama3-70b", dp=2, limit=80e9)
+    assert "No single change is enough" in verdict(memory, memory.report())
+
+
+@given(zero=st.integers(0, 2), dp=st.sampled_from([2, 8, 64]), name=st.sampled_from(["llama3-8b", "mixtral-8x7b"]))
+def test_more_sharding_never_holds_more_state(zero: int, dp: int, name: str) -> None:
+    less, more = (job(name, dp=dp, layout={"zero": z}).report().stages[0] for z in (zero, zero + 1))
+    layer = 2 * local_parameters(TransformerModel.preset(name), StageContent(1, 1)).total
+    assert more.optimizer <= less.optimizer
+    assert more.weights <= less.weights
+    assert more.gradients <= less.gradients + 4 * layer  # the buckets that are being reduced
+
+
+@given(tp=st.sampled_from([2, 4, 8]), name=st.sampled_from(["llama3-70b", "megatron-22b", "mixtral-8x7b"]),
+       recompute=st.sampled_from([NONE, SELECTIVE, FULL]))  # fmt: skip
+def test_sequence_parallelism_and_recomputation_only_help(tp: int, name: str, recompute: NoRecompute) -> None:
+    model = TransformerModel.preset(name)
+    stage = StageContent(*layer_counts(model))
+    plain, parallel = (unit_of(cut(tp=tp, sp=sp, expert_tp=tp), UNFUSED, "bf16") for sp in (False, True))
+    assert stage_kept_bytes(model, parallel, recompute, stage) < stage_kept_bytes(model, plain, recompute, stage)
+    assert stage_kept_bytes(model, plain, recompute, stage) <= stage_kept_bytes(model, plain, NONE, stage)
+
+
+@given(recomputed=st.integers(0, 80))
+def test_full_recompute_of_some_layers_lies_between(recomputed: int) -> None:
+    model = TransformerModel.preset("llama3-70b")
+    unit, stage = unit_of(cut(), FLASH, "bf16"), StageContent(80)
+    some = stage_kept_bytes(model, unit, FullRecompute(layers=recomputed), stage)
+    every, none = (stage_kept_bytes(model, unit, kind, stage) for kind in (FULL, NONE))
+    assert some == pytest.approx(none + (every - none) * recomputed / 80)
