@@ -227,6 +227,10 @@ class Part(Block):
         """The part as plain YAML data: its ``kind`` and its keys."""
         return {self.key: self.kind, **self.model_dump(mode="json")}
 
+    def dump_set(self) -> dict[str, Any]:
+        """Like ``dump``, of the keys alone that were given: what is left can stand beside another kind."""
+        return {self.key: self.kind, **self.model_dump(mode="json", exclude_unset=True)}
+
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> core_schema.CoreSchema:
         if cls.family_class is not cls:
@@ -235,8 +239,11 @@ class Part(Block):
         def validate(value: Any, info: ValidationInfo) -> Part:
             return cls.build(value, info.context)
 
+        def serialize(part: Part, info: core_schema.SerializationInfo) -> Any:
+            return part.dump_set() if info.exclude_unset else part.dump()
+
         return core_schema.with_info_plain_validator_function(
-            validate, serialization=core_schema.plain_serializer_function_ser_schema(lambda part: part.dump())
+            validate, serialization=core_schema.plain_serializer_function_ser_schema(serialize, info_arg=True)
         )
 
     @classmethod

@@ -25,7 +25,8 @@ class FileText(str):
         return made
 
 
-def _absolute(value: Any) -> str:
+def absolute(value: Any) -> str:
+    """The name of a file as an absolute path, or as it is where no folder is known."""
     if isinstance(value, Path):
         value = str(value)
     if not isinstance(value, str) or not value:
@@ -37,7 +38,7 @@ def _absolute(value: Any) -> str:
 
 InputPath = Annotated[
     str,
-    PlainValidator(_absolute),
+    PlainValidator(absolute),
     PlainSerializer(str, return_type=str),
     WithJsonSchema({"type": "string", "description": "A file; relative names count from the scenario's own folder."}),
 ]

@@ -13,7 +13,9 @@ if TYPE_CHECKING:
 
 
 def command(
-    kind: Annotated[str | None, typer.Argument(metavar="KIND", help="gpus, nodes, models, schedules, …; none: all kinds.")] = None,
+    kind: Annotated[
+        str | None, typer.Argument(metavar="KIND", help="gpus, nodes, models, schedules, …; none: all kinds.")
+    ] = None,
     only: Annotated[str | None, typer.Option("--only", metavar="NAME", help="This one alone, with all its values.")] = None,
     json: Json = False,
     verbose: Verbose = 0,
@@ -62,11 +64,10 @@ def _columns(rows: list[tuple[str, str]]) -> None:
 def _show(entry: Entry) -> None:
     aliases = f" (also {', '.join(entry.aliases)})" if entry.aliases else ""
     typer.echo(f"{entry.name}{aliases}\n  {entry.about}")
-    for key, value in (entry.values if entry.what == "preset" else entry.keys).items():
-        if entry.what == "preset":
-            typer.echo(f"    {key}: {_short(value)}")
-        else:
-            typer.echo(f"    {key}: {'(required)' if value is None and key in entry.keys else _short(value)}")
+    for key, value in entry.values.items():
+        typer.echo(f"    {key}: {_short(value)}")
+    for key, about in entry.keys.items():
+        typer.echo(f"    {key}: {'(required)' if about['required'] else _short(about['default'])}")
     for key, source in entry.sources.items():
         typer.echo(f"    source of {key}: {source}")
     typer.echo("")
@@ -75,6 +76,8 @@ def _show(entry: Entry) -> None:
 def _short(value: Any) -> str:
     if isinstance(value, dict):
         return "{" + ", ".join(f"{key}: {_short(item)}" for key, item in value.items()) + "}"
-    if isinstance(value, list):
+    if isinstance(value, (list, tuple)):
         return "[" + ", ".join(_short(item) for item in value) + "]"
-    return {None: "null", True: "true", False: "false"}.get(value, str(value)) if not isinstance(value, (int, float)) or isinstance(value, bool) else str(value)  # fmt: skip
+    if value is None or isinstance(value, bool):
+        return "null" if value is None else str(value).lower()
+    return str(value)

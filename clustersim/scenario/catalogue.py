@@ -35,7 +35,7 @@ class Entry:
         what: ``preset`` or ``part``.
         about: one line.
         aliases: other names of a part.
-        keys: a part's keys, each with what it is by default.
+        keys: a part's keys, each ``{"required": …, "default": …}``.
         values: a preset's data.
         sources: a preset's sources by key.
     """
@@ -76,7 +76,8 @@ def entries(kind: str) -> list[Entry]:
 def _preset(folder: str, name: str) -> Entry:
     data = dict(preset_data(folder, name))
     sources = data.pop("sources", {})
-    return Entry(name, "preset", _about(folder, data), values=data, sources=dict(sources) if isinstance(sources, dict) else {"all": str(sources)})  # fmt: skip
+    by_key = dict(sources) if isinstance(sources, dict) else {"all": str(sources)}
+    return Entry(name, "preset", _about(folder, data), values=data, sources=by_key)
 
 
 def _about(folder: str, data: dict[str, Any]) -> str:
@@ -91,28 +92,28 @@ def _about(folder: str, data: dict[str, Any]) -> str:
         return f"{data.get('name', '')}: {data.get('gpus', 8)} × {gpu}, {data.get('nics', 8)} × {data.get('nic_bandwidth', '')}"
     if folder == "models":
         experts = f", {data['moe'].get('experts')} experts" if isinstance(data.get("moe"), dict) else ""
-        return f"{data.get('layers')} layers, hidden {data.get('hidden')}, {data.get('heads')} heads, vocab {data.get('vocab')}{experts}"
+        shape = f"{data.get('layers')} layers, hidden {data.get('hidden')}, {data.get('heads')} heads"
+        return f"{shape}, vocab {data.get('vocab')}{experts}"
     if folder == "failures":
         causes = data.get("failures", [])
-        return f"{len(causes)} causes: {', '.join(str(cause.get('name', '?')) for cause in causes[:3])}{', …' if len(causes) > 3 else ''}"
-    shown = {key: item for key, item in data.items() if key not in ("name", "latency", "duplex") and not isinstance(item, (dict, list))}
+        names = [str(cause.get("name", "?")) for cause in causes[:3]]
+        return f"{len(causes)} causes: {', '.join(names)}{', …' if len(causes) > 3 else ''}"
+    hidden = ("name", "latency", "duplex")
+    shown = {key: item for key, item in data.items() if key not in hidden and not isinstance(item, (dict, list))}
     return ", ".join(str(item) if key == "kind" else f"{key} {item}" for key, item in list(shown.items())[:4])
 
 
 def _part(part: type[Part]) -> Entry:
-    about = " ".join((part.__doc__ or "").split("\n\n")[0].split())
+    about = " ".join((part.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
     return Entry(part.kind, "part", about, part.aliases, _keys(part))
 
 
 def _keys(part: type[Part]) -> dict[str, Any]:
-    """Keys of a part: null where the key is required, else its default as text."""
     keys: dict[str, Any] = {}
     for name, info in part.model_fields.items():
-        if info.is_required():
-            keys[name] = None
-        else:
-            default = info.get_default(call_default_factory=True)
-            keys[name] = default.dump() if isinstance(default, Part) else _text(default)
+        default = None if info.is_required() else info.get_default(call_default_factory=True)
+        text = default.dump() if isinstance(default, Part) else _text(default)
+        keys[name] = {"required": info.is_required(), "default": text}
     return keys
 
 

@@ -220,6 +220,6 @@ def changed(scenario: Scenario, path: str, value: Any) -> Any:
         InputError: naming the path.
     """
     here = Place(None)
-    tree = from_plain(scenario.data(), here)
+    tree = from_plain(scenario.model_dump(mode="json", exclude_unset=True), here)
     tree = assign(tree, path.split("."), from_plain(value, here), here)
     return validate(tree, units=False)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal, Self
 from pydantic import Field, PrivateAttr, field_validator, model_validator
 
 from clustersim.checkpoint.engine import CheckpointEngine
-from clustersim.faults.failure import FailureModel
+from clustersim.faults.failure import FailureModel, FailuresDuring
 from clustersim.faults.repair import Repair
 from clustersim.hardware.cluster import Cluster
 from clustersim.part import Block, expand_preset, line_errors
@@ -19,6 +19,7 @@ from clustersim.scenario.checks import Pieces, cross_check
 from clustersim.scenario.parts import import_parts
 from clustersim.workload.layout import Layout
 from clustersim.workload.model import TransformerModel
+from clustersim.workload.profile import Profile
 from clustersim.workload.training import Training
 
 if TYPE_CHECKING:
@@ -64,26 +65,39 @@ class Scenario(Block):
     failures: tuple[FailureModel, ...] = ()
     recovery: RecoveryStrategy = Field(default_factory=lambda: RecoveryStrategy.build("restart"))
     repair: Repair = Repair()
-    calibration: Any = None
+    failures_during: FailuresDuring = FailuresDuring()
+    """When failures may strike: an assumption in which closed forms differ."""
+    calibration: Profile | None = None
+    """A profile measured on real hardware: a file's name, or its content; null: the presets' published efficiencies."""
     simulation: Simulation = Simulation()
 
     _file: str | None = PrivateAttr(default=None)
 
     @model_validator(mode="before")
     @classmethod
-    def _named_failures(cls, value: Any) -> Any:
-        """A preset's name, or ``{preset: name}``, stands for its list of failures."""
-        failures = value.get("failures") if isinstance(value, dict) else None
-        if failures is None and isinstance(value, dict) and "failures" in value:
+    def _no_failures(cls, value: Any) -> Any:
+        """No failures at all may be written as null."""
+        if isinstance(value, dict) and "failures" in value and value["failures"] is None:
             return {**value, "failures": ()}
         return value
 
     @field_validator("failures", mode="before")
     @classmethod
-    def _preset(cls, value: Any) -> Any:
+    def _named_failures(cls, value: Any) -> Any:
+        """A preset's name, or ``{preset: name}``, stands for its list of failures."""
         if isinstance(value, str) or (isinstance(value, dict) and "preset" in value):
             return expand_preset("failures", value)["failures"]
         return value
+
+    @field_validator("calibration", mode="before")
+    @classmethod
+    def _profile(cls, value: Any) -> Any:
+        """A file's name stands for the profile in it."""
+        if not isinstance(value, str):
+            return value
+        from clustersim.scenario.profile import profile_data
+
+        return profile_data(value)
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
