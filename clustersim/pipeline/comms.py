@@ -1,8 +1,11 @@
 """Lowering: from a compute program to one with sends, receives and FSDP ops, in the order that runs.
 
-Where a receive stands decides whether a program can hang; three placements are offered:
+Where a receive stands decides whether a program can hang; four placements are offered:
 
-* ``early`` (torch's default): the sender puts the receive into the other rank's list the moment that it sends.
+* ``early`` (torch's default): the sender puts the receive into the other rank's list the moment that it sends. Ranks take
+  turns in rank order, so a first microbatch runs through all ranks in one turn and its receives stand very early.
+* ``timed``: as early, with ranks in step: all look before any moves. No receive stands ahead of work that comes before it
+  when every op takes equally long, so none blocks a send behind it in the same queue.
 * ``late``: right before the op that needs it.
 * ``deferred`` (torch's ``defer_pp_recv``): as late as possible, but before a send to the same peer where the own rank
   is the
@@ -21,7 +24,7 @@ from typing import Literal
 from clustersim.errors import Deadlock, InputError, Problem
 from clustersim.pipeline.ops import COMMUNICATION, COMPUTE, Action, Batch, Kind, Op, Program, parts_of
 
-Receives = Literal["early", "late", "deferred"]
+Receives = Literal["early", "timed", "late", "deferred"]
 
 _SENDS = {
     Kind.F: (Kind.SEND_F, Kind.RECV_F, 1),
@@ -86,7 +89,7 @@ def with_communication(program: Program, *, receives: Receives = "early", batche
     """
     if has_communication(program):
         raise InputError(Problem("", "the op list has sends and receives already"))
-    lowered = _Lowering(program).run()
+    lowered = _Lowering(program, in_step=receives == "timed").run()
     links = Links(program)
     if receives == "late" or batched:
         lowered = [list(_late(order)) for order in lowered]
@@ -100,25 +103,29 @@ def with_communication(program: Program, *, receives: Receives = "early", batche
 class _Lowering:
     """Ranks take turns; an action goes out once what it needs was sent, and puts its receive into the peer's list."""
 
-    def __init__(self, program: Program) -> None:
-        self.program, self.links = program, Links(program)
+    def __init__(self, program: Program, in_step: bool) -> None:
+        self.program, self.links, self.in_step = program, Links(program), in_step
         self.orders: list[list[Action]] = [[] for _ in program.ranks]
         self.made: list[set[Op]] = [set() for _ in program.ranks]
 
     def run(self) -> list[list[Action]]:
         """Lower every rank."""
-        next_up = [0] * len(self.program.ranks)
-        left = sum(len(rank) for rank in self.program.ranks)
+        orders, at = self.program.ranks, [0] * len(self.program.ranks)
+        left = [rank for rank, order in enumerate(orders) if order]
         while left:
-            before = left
-            for rank, order in enumerate(self.program.ranks):
-                if next_up[rank] < len(order) and all(self._ready(op, rank) for op in parts_of(order[next_up[rank]])):
-                    self._emit(order[next_up[rank]], rank)
-                    next_up[rank] += 1
-                    left -= 1
-            if left == before:
-                raise Deadlock(self._stuck(next_up))
+            before = list(at)
+            ready = [rank for rank in left if self._goes(rank, at)] if self.in_step else left
+            for rank in ready:
+                if self.in_step or self._goes(rank, at):
+                    self._emit(orders[rank][at[rank]], rank)
+                    at[rank] += 1
+            if at == before:
+                raise Deadlock(self._stuck(at))
+            left = [rank for rank in left if at[rank] < len(orders[rank])]
         return self.orders
+
+    def _goes(self, rank: int, at: Sequence[int]) -> bool:
+        return all(self._ready(op, rank) for op in parts_of(self.program.ranks[rank][at[rank]]))
 
     def _ready(self, op: Op, rank: int) -> bool:
         if op.kind not in _RECEIVE:

@@ -6,7 +6,7 @@ Everything here works on one rank's lists and knows nothing of time.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+from itertools import chain, islice, pairwise
 
 from clustersim.pipeline.ops import Action, Fused, Kind, Op
 
@@ -88,14 +88,13 @@ def interleaved_rows(pipe: tuple[int, int], rank: int, chunks: int, group: int, 
 
 
 def by_slot(slots: Iterable[tuple[int, Op]]) -> list[Op]:
-    """Ops in the order of their slot numbers, which are all different.
+    """Ops in the order of their slot numbers.
 
     Raises:
-        ValueError: when two ops share a slot; a table built from offsets has a mistake then.
+        ValueError: when two ops share a slot: a table built from offsets has a mistake then.
     """
-    table = dict(slots)
-    ordered = sorted(table)
-    result = [table[slot] for slot in ordered]
-    if len(table) != len(set(result)):
-        raise ValueError("an op stands in two slots")
-    return result
+    placed = sorted(slots)
+    for (slot, op), (after, other) in pairwise(placed):
+        if slot == after:
+            raise ValueError(f"slot {slot} holds both {op} and {other}")
+    return [op for _, op in placed]

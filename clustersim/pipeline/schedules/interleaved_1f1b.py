@@ -2,32 +2,39 @@
 
 The group is how many microbatches pass one chunk before the next chunk starts. Megatron-LM takes g = p unless told
 otherwise and refuses m mod g in 1 … p−1; torch and JaxPP take g = m ÷ max(1, ⌊m/p⌋) and refuse m that this does not
-divide. Here every m runs: the default is torch's group where it divides, else p, and a note tells which tool would
-refuse.
+divide. Here every m runs: the default is torch's group where it divides, else the smallest that Megatron-LM accepts.
+A group that the user chooses may leave a small last group behind: it runs if its order can be executed, and a note
+says what it costs.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated
 
 from pydantic import Field
 
-from clustersim.pipeline.ops import Action
+from clustersim.pipeline.check import find_cycle
+from clustersim.pipeline.ops import Action, program
 from clustersim.pipeline.orders import alternate, interleaved_rows
 from clustersim.pipeline.schedule import Pipeline, schedule
 
+Order = Callable[..., Iterator[Action]]
 Group = Annotated[
     int | None, Field(ge=1, description="microbatches that pass one chunk before the next; p <= group <= m")
 ]
 
 
 def group_size(pipe: Pipeline, group: int | None) -> int:
-    """The group in force: the user's, else m ÷ max(1, ⌊m/p⌋) where that is whole, else p."""
+    """The group in force: the user's, else m ÷ max(1, ⌊m/p⌋) where that is whole, else the smallest without a small
+    rest."""
     if group is not None:
         return group
-    rounds = max(1, pipe.microbatches // pipe.ranks)
-    return pipe.ranks if pipe.microbatches % rounds else pipe.microbatches // rounds
+    p, m = pipe.ranks, pipe.microbatches
+    rounds = max(1, m // p)
+    if m % rounds == 0:
+        return m // rounds
+    return next(size for size in range(p, m + 1) if not 0 < m % size < p)
 
 
 def warm_up(pipe: Pipeline, rank: int, group: int | None, extra: int = 0) -> int:
@@ -52,6 +59,25 @@ def group_rules(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
         yield f"needs {rule}, got group={group} (below pp it deadlocks in order)"
 
 
+def rest_rules(pipe: Pipeline, group: int | None, order: Order) -> Iterator[str]:
+    """A small last group must not close a cycle of waits: the order itself is played, shortened to its last groups."""
+    size = group_size(pipe, group)
+    rest = pipe.microbatches % size
+    if not 0 < rest < pipe.ranks or pipe.chunks == 1:
+        return
+    short = pipe._replace(microbatches=min(pipe.microbatches, 3 * size + rest))
+    ranks = [list(order(short, rank, group=size)) for rank in range(pipe.ranks)]
+    if find_cycle(program(ranks, short.microbatches)) is not None:
+        why = f"group={size} leaves m mod group = {rest} < pp={pipe.ranks}"
+        yield f"deadlocks in order: {why}; needs m mod group = 0 or >= pp"
+
+
+def rules(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
+    """p <= g <= m, and a last group that can be executed."""
+    broken = list(group_rules(pipe, group))
+    yield from broken or rest_rules(pipe, group, interleaved_1f1b)
+
+
 def group_notes(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
     """Sizes that run here but that Megatron-LM or torch refuse, and why they are slow."""
     p, m, g = pipe.ranks, pipe.microbatches, group_size(pipe, group)
@@ -67,10 +93,10 @@ def group_notes(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
 @schedule(
     "interleaved-1f1b",
     aliases=("interleaved", "vpp"),
-    defined="any m; a chosen group needs p <= group <= m",
+    defined="any m; a chosen group g needs p <= g <= m and a last group that does not deadlock",
     in_flight=held,
     formula="((v-1)g + 2(p-1-r) + 1)/v",
-    rules=group_rules,
+    rules=rules,
     notes=group_notes,
     chunks=None,
     default_chunks=2,

@@ -11,19 +11,26 @@ from clustersim.pipeline.ops import Action
 from clustersim.pipeline.orders import alternate, alternate_fused, interleaved_rows
 from clustersim.pipeline.rules import at_least
 from clustersim.pipeline.schedule import Pipeline, schedule
-from clustersim.pipeline.schedules.interleaved_1f1b import Group, group_notes, group_rules, group_size, warm_up
+from clustersim.pipeline.schedules.interleaved_1f1b import (
+    Group,
+    group_notes,
+    group_rules,
+    group_size,
+    rest_rules,
+    warm_up,
+)
 
 
 def rules(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
     """v >= 2 and the rules of the group."""
-    yield from at_least("chunks", pipe.chunks, 2, "2")
-    yield from group_rules(pipe, group)
+    broken = [*at_least("chunks", pipe.chunks, 2, "2"), *group_rules(pipe, group)]
+    yield from broken or rest_rules(pipe, group, interleaved_1f1b_ep)
 
 
 @schedule(
     "interleaved-1f1b-ep",
     aliases=("kimi-k2",),
-    defined="v >= 2; a chosen group needs p <= group <= m",
+    defined="v >= 2; a chosen group as for interleaved-1f1b",
     in_flight=lambda pipe, rank, group=None: warm_up(pipe, rank, group, 1) / pipe.chunks,
     formula="((v-1)g + 2(p-1-r) + 2)/v",
     rules=rules,

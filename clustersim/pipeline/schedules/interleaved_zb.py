@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from clustersim.pipeline.ops import Action, Kind
 from clustersim.pipeline.orders import alternate_split, interleaved_rows
 from clustersim.pipeline.schedule import Pipeline, schedule
-from clustersim.pipeline.schedules.interleaved_1f1b import Group, group_notes, group_rules, group_size
+from clustersim.pipeline.schedules.interleaved_1f1b import Group, group_notes, group_rules, group_size, rest_rules
 
 
 def warm_up(pipe: Pipeline, rank: int, group: int | None) -> int:
@@ -20,13 +20,19 @@ def held(pipe: Pipeline, rank: int, group: int | None = None) -> float:
     return (warm_up(pipe, rank, group) + rank) / pipe.chunks
 
 
+def rules(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
+    """p <= g <= m, and a last group that can be executed."""
+    broken = list(group_rules(pipe, group))
+    yield from broken or rest_rules(pipe, group, interleaved_zb)
+
+
 @schedule(
     "interleaved-zb",
     aliases=("interleaved-zero-bubble",),
-    defined="any m; a chosen group needs p <= group <= m",
+    defined="any m; a chosen group as for interleaved-1f1b",
     in_flight=held,
     formula="((v-1)g + p)/v",
-    rules=group_rules,
+    rules=rules,
     notes=group_notes,
     chunks=None,
     default_chunks=2,
