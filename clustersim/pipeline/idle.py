@@ -130,7 +130,11 @@ def _wait(binding: Binding, rank: int, op: int, start: float, end: float) -> _Wa
 
 
 class Binding:
-    """For each node of a timeline the edge that decided its start: the last to be ready, the first listed on ties."""
+    """For each node of a timeline the edge that decided its start: the last to be ready, the first listed on ties.
+
+    ``sources, messages``: (nodes,) the edge's source and message, −1 for none. A node that started later than all its edges
+    were ready (a release time) has none.
+    """
 
     def __init__(self, timeline: Timeline) -> None:
         self.timeline = timeline
@@ -142,15 +146,15 @@ class Binding:
         by = np.lexsort((-ready, target))
         has = np.diff(edges.start) > 0
         first = by[edges.start[:-1][has]]
-        self._source = np.full(graph.nodes, -1, dtype=np.int64)
-        self._message = np.full(graph.nodes, -1, dtype=np.int64)
-        self._source[graph.order[has]] = edges.other[first]
-        self._message[graph.order[has]] = message[first]
+        self.sources = np.full(graph.nodes, -1, dtype=np.int64)
+        self.messages = np.full(graph.nodes, -1, dtype=np.int64)
+        self.sources[graph.order[has]] = edges.other[first]
+        self.messages[graph.order[has]] = message[first]
         self.transfer_of = {int(node): index for index, node in enumerate(graph.transfer.tolist())}
 
     def of(self, node: int) -> tuple[int, int]:
         """(source, message) of the edge that decided a node's start; −1 for neither."""
-        return int(self._source[node]), int(self._message[node])
+        return int(self.sources[node]), int(self.messages[node])
 
 
 def _balanced(timeline: Timeline) -> Timeline | None:

@@ -23,6 +23,7 @@ from clustersim.report.scene import (
     Ints,
     Row,
     View,
+    amount,
     comparison,
     shade,
     text_colour,
@@ -285,21 +286,12 @@ def _strips(axes: Axes, view: View, height: float) -> None:
             axes.text(
                 1.004,
                 base - _STRIP / 2,
-                "peak " + _amount(held.peak, view),
+                "peak " + amount(held.peak, view),
                 transform=axes.get_yaxis_transform(),
                 fontsize=7,
                 color="#404040",
                 va="center",
             )
-
-
-def _amount(value: float, view: View) -> str:
-    if view.memory_unit != "bytes":
-        return f"{value:.4g}"
-    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
-        if value >= size:
-            return f"{value / size:.3g} {unit}"
-    return f"{value:.0f} B"
 
 
 def _legend(figure: Figure, shown: Sequence[View], causes: bool, critical: bool, total: float) -> None:

@@ -16,7 +16,7 @@ import numpy.typing as npt
 from clustersim.errors import InputError
 from clustersim.pipeline.activations import Held, held_bytes
 from clustersim.pipeline.critical import critical_path
-from clustersim.pipeline.dependencies import CODE, KINDS
+from clustersim.pipeline.dependencies import KINDS
 from clustersim.pipeline.evaluate import evaluate
 from clustersim.pipeline.idle import Gap, idle_gaps
 from clustersim.pipeline.ops import Kind
@@ -217,6 +217,16 @@ def text_colour(background: str) -> str:
     return "#000000" if 0.299 * red + 0.587 * green + 0.114 * blue > 0.5 else "#ffffff"
 
 
+def amount(value: float, view: View) -> str:
+    """An amount of memory as drawings print it."""
+    if view.memory_unit != "bytes":
+        return f"{value:.4g}"
+    for unit, size in (("GiB", 2**30), ("MiB", 2**20), ("KiB", 2**10)):
+        if value >= size:
+            return f"{value / size:.3g} {unit}"
+    return f"{value:.0f} B"
+
+
 @dataclass(frozen=True)
 class Row:
     """A line of the table that compares views: a name, a value a view, and the last minus the first."""
@@ -255,8 +265,3 @@ def comparison(shown: Sequence[View]) -> list[Row]:
         if any(value > 1e-9 * view.timeline.makespan for value, view in zip(values, shown, strict=True)):
             rows.append(Row(f"idle: {cause.replace('_', ' ')}", values))
     return rows
-
-
-def code(kind: Kind) -> int:
-    """A kind's index in ``KINDS``."""
-    return CODE[kind]

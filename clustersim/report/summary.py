@@ -1,0 +1,234 @@
+"""The answer in a terminal: 80 columns, the most important line first."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from clustersim.scenario.schema import Scenario
+
+WIDTH = 80
+Json = dict[str, Any]
+
+_WHAT_TO_CHANGE = {
+    "rework": "save more often (checkpoint.interval), or where a copy survives a lost node",
+    "checkpoint_stall": "an engine that stalls less (checkpoint.engine: async), or rarer saves",
+    "checkpoint_slowdown": "rarer saves, or less to write while training runs",
+    "straggle": "finding and replacing slow nodes",
+    "degraded": "more spare nodes, or faster repair",
+    "detect": "noticing failures sooner (failures' detection)",
+    "diagnose": "diagnosing faster (recovery.stages.diagnose)",
+    "reschedule": "spares that are held ready (recovery.stages.reschedule)",
+    "wait_for_nodes": "more spare nodes (cluster.spare_nodes), or more repair crews",
+    "start": "starting faster (recovery.stages.start)",
+    "communicators": "faster set-up of communicators (recovery.stages.communicators)",
+    "load": "faster reading of checkpoints (cluster.storage, checkpoint.restore)",
+    "warm_up": "a shorter warm-up (recovery.stages.warm_up)",
+    "migrate": "moving less state at a failure",
+}
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Everything that a summary or a report page shows of one scenario."""
+
+    scenario: Scenario
+    document: Json
+    verdicts: dict[int, str]
+    hopeless: int
+    interrupted: bool = False
+
+
+def run_summary(answer: Answer) -> str:
+    """The printed summary of ``clustersim run``."""
+    scenario, run = answer.scenario, answer.document["run"]
+    lines = [
+        f"{scenario.name}: {scenario.cluster.gpus:,} GPUs, {answer.document['replicas']} replicas, seed {answer.document['seed']}",
+        "",
+        *_headline(scenario, run),
+        f"  ETTR            {percent(run['ettr'])} of the wall time is kept training",
+        *_mfu(answer.document["step"], run),
+        f"  interruptions   {number(run['interruptions'])}, one every {span(run['mtti_s'])}; "
+        f"{duration(mean(run['lost_work_s']))} of work done twice",
+        "",
+        "Where the time goes (mean over replicas)",
+        *ledger_bars(run),
+        "",
+        *advice(run, scenario),
+        *_warnings(answer),
+    ]
+    return "\n".join(line for part in lines for line in wrapped(part))
+
+
+def _headline(scenario: Scenario, run: Json) -> list[str]:
+    if scenario.training.duration is not None:
+        days = duration(scenario.training.duration)
+        return [f"  tokens trained  {quantity(run['tokens'])} in {days}: {quantity(run['goodput_tokens_per_s'])}/s"]
+    return [f"  time to train   {span(run['wall_s'])} for {short(mean(run['tokens']) or 0.0)} tokens: "
+            f"{quantity(run['goodput_tokens_per_s'])}/s"]  # fmt: skip
+
+
+def _mfu(step: Json, run: Json) -> list[str]:
+    lines = [f"  MFU             {step['mfu']:.1%} in a step of {step['step_time_s']:.3f} s ({step['tflops_per_gpu']:.0f} TFLOP/s a GPU)"]
+    if run.get("effective_mfu") is not None:
+        lines[0] += f", {mean(run['effective_mfu']):.1%} over the run"
+    return [*lines, f"                  ({step['convention']})"]
+
+
+def ledger_bars(run: Json) -> list[str]:
+    """A line a category that takes time: its name, a bar, share, and mean hours."""
+    seconds = {name: item["mean"] for name, item in run["ledger_s"].items() if item and item["mean"] > 0}
+    wall = math.fsum(seconds.values())
+    width = max((len(name) for name in seconds), default=0)
+    room = WIDTH - width - 26
+    lines = []
+    for name, value in sorted(seconds.items(), key=lambda pair: (pair[0] != "train", -pair[1], pair[0])):
+        share = value / wall
+        filled = round(share * room)
+        bar = "█" * filled if filled else "▏"
+        lines.append(f"  {name:<{width}}  {bar:<{room}}  {share:7.2%}  {value / 3600:10,.1f} h")
+    return lines
+
+
+def costs_of(run: Json) -> list[tuple[str, float]]:
+    """(category, share of the wall time) of all that is not training, the largest first."""
+    seconds = {name: item["mean"] for name, item in run["ledger_s"].items() if item}
+    wall = math.fsum(seconds.values())
+    lost = [(name, value / wall) for name, value in seconds.items() if name != "train" and value > 0]
+    return sorted(lost, key=lambda pair: (-pair[1], pair[0]))
+
+
+def advice(run: Json, scenario: Scenario) -> list[str]:
+    """What costs most, and what to change first."""
+    lost = costs_of(run)
+    if not lost:
+        return ["Nothing but training takes time."]
+    name, share = lost[0]
+    lines = [f"Costs most: {name}, {share:.2%} of the wall time ({share * scenario.cluster.gpus:,.0f} of the GPUs, so to say)."]
+    change = next((_WHAT_TO_CHANGE[item] for item, _ in lost if item in _WHAT_TO_CHANGE), None)
+    return [*lines, f"Change first: {change}."] if change else lines
+
+
+def _warnings(answer: Answer) -> list[str]:
+    lines = [f"Warning: {text}" for text in answer.document["step"].get("warnings", [])]
+    if answer.verdicts:
+        count = len(answer.verdicts)
+        lines.append(f"Warning: {count} of {answer.document['replicas']} replicas: {next(iter(answer.verdicts.values()))}")
+    if answer.interrupted:
+        lines.append("Interrupted: these are the replicas that were finished.")
+    return ["", *lines] if lines else []
+
+
+def step_summary(scenario: Scenario, step: Json) -> str:
+    """The printed summary of ``clustersim step``."""
+    layout, memory, gib = scenario.parallelism, step["memory"], 2.0**30
+    peak = max(range(len(memory["stages"])), key=lambda rank: math.fsum(_parts(memory["stages"][rank]).values()), default=0)
+    lines = [
+        f"{scenario.name}: {scenario.cluster.gpus:,} GPUs, tp {layout.tp} × pp {layout.pp} × cp {layout.cp} × dp {scenario.dp}, "
+        f"{step['microbatches']} microbatches, {layout.schedule.kind}",
+        "",
+        f"  step            {step['step_time_s']:.4g} s: {short(step['tokens_per_s'])} tokens/s, "
+        f"{step['tokens_per_s_per_gpu']:.1f} a GPU",
+        f"  MFU             {step['mfu']:.1%} ({step['tflops_per_gpu']:.0f} TFLOP/s a GPU), HFU {step['hfu']:.1%}",
+        f"                  ({step['convention']})",
+        f"  bubble          {step['bubble_fraction']:.1%} of the step on the average rank",
+        f"  memory          {memory['peak_bytes'] / gib:.1f} of {memory['limit_bytes'] / gib:.1f} GiB on pipeline rank {peak}: "
+        + ", ".join(f"{name} {size / gib:.1f}" for name, size in _largest(memory["stages"][peak])),
+        "",
+        "Where the step goes (critical rank)",
+        *_breakdown(step),
+        *([""] + [f"Warning: {text}" for text in step.get("warnings", [])] if step.get("warnings") else []),
+    ]
+    return "\n".join(line for part in lines for line in wrapped(part))
+
+
+def _parts(stage: Json) -> dict[str, float]:
+    return {name: float(size) for name, size in stage.items() if isinstance(size, (int, float)) and name != "total"}
+
+
+def _largest(stage: Json) -> list[tuple[str, float]]:
+    return sorted(_parts(stage).items(), key=lambda pair: -pair[1])[:4]
+
+
+def _breakdown(step: Json) -> list[str]:
+    parts = {name: value for name, value in step["breakdown_s"].items() if value > 0}
+    width = max((len(name) for name in parts), default=0)
+    room = WIDTH - width - 26
+    total = math.fsum(parts.values())
+    return [
+        f"  {name:<{width}}  {'█' * round(value / total * room) or '▏':<{room}}  {value / total:7.2%}  {value * 1e3:9,.1f} ms"
+        for name, value in sorted(parts.items(), key=lambda pair: (-pair[1], pair[0]))
+    ]
+
+
+def wrapped(line: str) -> list[str]:
+    """``line`` in lines of at most 80 columns, continued under its text."""
+    if len(line) <= WIDTH:
+        return [line]
+    import textwrap
+
+    indent = len(line) - len(line.lstrip())
+    hang = " " * (18 if line.startswith("  ") and not line.startswith("    ") else indent)
+    return textwrap.wrap(line, WIDTH, subsequent_indent=hang, drop_whitespace=True, break_long_words=False)
+
+
+def mean(item: Json | None) -> float | None:
+    """Mean of a summary, None where it is undefined."""
+    return None if item is None else float(item["mean"])
+
+
+def _half(item: Json) -> float | None:
+    interval = item.get("ci95")
+    return None if interval is None else (interval[1] - interval[0]) / 2
+
+
+def percent(item: Json | None) -> str:
+    """A share with its interval: ``93.31 % ± 0.12``."""
+    if item is None:
+        return "undefined"
+    half = _half(item)
+    return f"{100 * item['mean']:.2f} %" + (f" ± {100 * half:.2f}" if half is not None else "")
+
+
+def quantity(item: Json | None) -> str:
+    """A large number with its interval: ``12.3 T ± 0.1 T``."""
+    if item is None:
+        return "undefined"
+    half = _half(item)
+    return short(item["mean"]) + (f" ± {short(half)}" if half is not None else "")
+
+
+def number(item: Json | None) -> str:
+    """A count with its interval."""
+    if item is None:
+        return "undefined"
+    half = _half(item)
+    return f"{item['mean']:,.1f}" + (f" ± {half:,.1f}" if half is not None else "")
+
+
+def span(item: Json | None) -> str:
+    """A duration with its interval."""
+    if item is None:
+        return "never"
+    half = _half(item)
+    return duration(item["mean"]) + (f" ± {duration(half)}" if half is not None else "")
+
+
+def short(value: float) -> str:
+    """Three figures and a decimal prefix: ``1.23 T``."""
+    for factor, prefix in ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= factor:
+            return f"{value / factor:.3g} {prefix}"
+    return f"{value:.3g}"
+
+
+def duration(seconds: float | None) -> str:
+    """A duration in the unit that fits: ``54 d``, ``3.1 h``."""
+    if seconds is None:
+        return "undefined"
+    for factor, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s")):
+        if abs(seconds) >= factor:
+            return f"{seconds / factor:.3g} {unit}"
+    return f"{seconds * 1e3:.3g} ms" if seconds else "0 s"
