@@ -11,6 +11,7 @@ import numpy.typing as npt
 from clustersim.hardware.gpu import Gpu
 from clustersim.pipeline.dependencies import CODE, KINDS
 from clustersim.pipeline.ops import Kind
+from clustersim.pipeline.stage_layout import layer_counts
 from clustersim.pipeline.step_data import LayerTraffic, unit_traffic
 from clustersim.pipeline.step_messages import Groups
 from clustersim.pipeline.step_plan import Plan
@@ -73,7 +74,9 @@ class StageCosts:
     @cached_property
     def stage_contents(self) -> list[StageContent]:
         """What each virtual stage of one chain holds."""
-        return contents(self.plan.model, self.plan.shape.per_chain, self.plan.training.frozen_layers)
+        model, stages, text = self.plan.model, self.plan.shape.per_chain, self.plan.layout.stage_layout
+        counts = layer_counts(text, model, stages) if text is not None else None
+        return contents(model, stages, self.plan.training.frozen_layers, counts)
 
     @cached_property
     def _priced(self) -> list[tuple[LayerCost, LocalParameters, LayerTraffic]]:

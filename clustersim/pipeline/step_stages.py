@@ -24,12 +24,21 @@ def spread(layers: int, stages: int) -> list[int]:
     return counts
 
 
+def _default(model: TransformerModel, stages: int) -> list[int]:
+    """Layers spread evenly; a prediction layer of the last stage takes the place of a layer there."""
+    counts = spread(model.layers + model.mtp_layers, stages)
+    if counts[-1] < model.mtp_layers:
+        return spread(model.layers, stages)
+    counts[-1] -= model.mtp_layers
+    return counts
+
+
 def contents(model: TransformerModel, stages: int, frozen: int = 0, counts: list[int] | None = None) -> list[StageContent]:
     """What each of ``stages`` virtual stages holds; ``counts`` are its layers (default: spread evenly).
 
     The first ``moe.dense_layers`` layers are dense; the first ``frozen`` are not trained.
     """
-    counts = counts or spread(model.layers, stages)
+    counts = counts or _default(model, stages)
     first_moe = model.moe.dense_layers if model.moe is not None else model.layers
     held, at = [], 0
     for index, count in enumerate(counts):
