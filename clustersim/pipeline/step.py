@@ -20,7 +20,7 @@ from clustersim.pipeline.schedule import Schedule, get_schedule
 from clustersim.pipeline.step_conditions import RankFactors, rank_factors
 from clustersim.pipeline.step_costs import COLUMNS, COMPUTE, PP, Floats, StageCosts
 from clustersim.pipeline.step_ends import Ends, step_ends
-from clustersim.pipeline.step_messages import Groups
+from clustersim.pipeline.step_messages import Dispatch, Groups
 from clustersim.pipeline.step_plan import Plan
 from clustersim.pipeline.step_straggle import straggle_share
 from clustersim.workload.layout import Layout
@@ -59,7 +59,9 @@ class StepModel:
     @cached_property
     def groups(self) -> Groups:
         """The parallel groups on the cluster."""
-        return Groups(self.plan.layout, self.plan.cluster, self.plan.dp)
+        moe = self.plan.model.moe
+        dispatch = Dispatch(moe.top_k if moe is not None else 1, self.stack.moe_once_a_node)
+        return Groups(self.plan.layout, self.plan.cluster, self.plan.dp, dispatch)
 
     @cached_property
     def costs(self) -> StageCosts:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from typing import NamedTuple
 
 from clustersim.hardware.cluster import Cluster
 from clustersim.hardware.collectives import Group, collective_time, domain_gpus
@@ -16,8 +17,16 @@ from clustersim.workload.context_parallel import (
     ulysses_seconds,
 )
 from clustersim.workload.data_parallel import Shards, zero_shards
+from clustersim.workload.experts import exchange_seconds
 from clustersim.workload.layout import Layout
 from clustersim.workload.mixer import ContextWork
+
+
+class Dispatch(NamedTuple):
+    """How tokens reach their experts."""
+
+    top_k: int = 1
+    once_a_node: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -31,6 +40,7 @@ class Groups:
     layout: Layout
     cluster: Cluster
     dp: int
+    dispatch: Dispatch = Dispatch()
 
     @cached_property
     def domain(self) -> int:
@@ -98,7 +108,11 @@ class Groups:
     def seconds(self, axis: str, collective: str, size: float) -> float:
         """Seconds of a tensor- or expert-parallel message of a layer."""
         group = self.tp if axis == "tp" else self.ep
-        return collective_time(collective, size, group) if group.size > 1 else 0.0  # type: ignore[arg-type]
+        if group.size == 1:
+            return 0.0
+        if axis == "ep" and collective == "all-to-all":
+            return exchange_seconds(size, group, self.dispatch.top_k, once_a_node=self.dispatch.once_a_node)
+        return collective_time(collective, size, group)  # type: ignore[arg-type]
 
     @cached_property
     def context(self) -> ContextGroup:

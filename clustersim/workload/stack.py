@@ -52,6 +52,8 @@ class Stack(PresetModel, folder="stacks"):
     """False: the stack has no overlap of gradient traffic, whatever the layout asks (Megatron before 2022)."""
     gather_overlaps: bool = True
     """Updated parameters are gathered beside the first forward; False: before it (ZeRO of DeepSpeed, InternEvo)."""
+    moe_once_a_node: bool = False
+    """Tokens cross nodes once and are forwarded inside (DeepEP, HybridEP); False: an all-to-all of every copy (NCCL)."""
     optimizer_bytes: float = Field(default=62.0, ge=0)
     """Memory traffic of one optimizer step, bytes a parameter that this GPU updates."""
     optimizer_bytes_replicated: float = Field(default=6.0, ge=0)
