@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from clustersim.workload.layout import Layout
 from clustersim.workload.model import TransformerModel
+from clustersim.workload.parameters import layer_counts, layer_parameters, model_parameters
 from clustersim.workload.training import Training
 
 WEIGHT_BYTES = 2.0
@@ -35,27 +36,11 @@ class StateBytes:
 
 
 def parameters(model: TransformerModel) -> tuple[float, float]:
-    """Trainable parameters of a transformer: (all but routed experts, routed experts)."""
-    h, heads, kv, size = model.hidden, model.heads, model.kv, model.head_size
-    attention = 2 * h * heads * size + 2 * h * kv * size
-    if model.latent is not None:
-        latent = model.latent
-        inner = heads * (latent.nope_head_dim + latent.rope_head_dim)
-        queries = latent.q_rank * (h + inner + 1) if latent.q_rank else h * inner
-        keys = h * (latent.kv_rank + latent.rope_head_dim) + latent.kv_rank
-        keys += latent.kv_rank * heads * (latent.nope_head_dim + latent.v_head_dim)
-        attention = queries + keys + heads * latent.v_head_dim * h
-    matrices, layers = (3 if model.gated_mlp else 2), model.layers + model.mtp_layers
-    norms = 2 * h * (2 if model.norm == "layernorm" else 1)
-    mlp = matrices * h * model.ffn_hidden
-    biases = (heads + 2 * kv) * size + h + (matrices - 1) * model.ffn_hidden + h if model.biases else 0
-    ends = model.vocab * h * (1 if model.tied_embeddings else 2) + h + model.positions * h
-    if model.moe is None:
-        return float(layers * (attention + norms + mlp + biases) + ends), 0.0
-    moe = model.moe
-    expert, sparse = matrices * h * moe.expert_ffn_hidden, layers - moe.dense_layers
-    dense = layers * (attention + norms) + moe.dense_layers * mlp + sparse * (moe.shared_experts * expert + h * moe.experts)
-    return float(dense + ends), float(sparse * moe.experts * expert)
+    """Parameters that a checkpoint holds: (all but routed experts, routed experts), prediction modules included."""
+    counts = model_parameters(model)
+    sparse = layer_counts(model)[1] + (model.mtp_layers if model.moe else 0)
+    experts = float(sparse * layer_parameters(model, True).experts) if model.moe else 0.0
+    return float(counts.total + counts.mtp) - experts, experts
 
 
 def state_bytes(model: TransformerModel, training: Training, layout: Layout, gpus: int) -> StateBytes:

@@ -8,12 +8,13 @@ built-in one: its time is then given, not a matter of bytes and bandwidth.
 
 from __future__ import annotations
 
+import functools
 from dataclasses import dataclass
 from typing import Any
 
 from pydantic import model_validator
 
-from clustersim.distributions import Distribution
+from clustersim.distributions import Constant, Distribution
 from clustersim.part import Block
 
 LOAD = "load"
@@ -50,6 +51,11 @@ class Step:
     after: tuple[int, ...]
     needs: str | None = None
 
+    @functools.cached_property
+    def fixed_s(self) -> float | None:
+        """The stage's time where it never varies, seconds."""
+        return self.time.value if isinstance(self.time, Constant) else None
+
 
 @dataclass(frozen=True)
 class StageGraph:
@@ -61,9 +67,9 @@ class StageGraph:
 
     steps: tuple[Step, ...]
 
-    @property
+    @functools.cached_property
     def chain(self) -> bool:
-        """Whether the steps simply follow each other."""
+        """Whether every step follows the one before and nothing runs beside it."""
         return all(step.after == ((index - 1,) if index else ()) and step.needs in (None, NODES)
                    for index, step in enumerate(self.steps))  # fmt: skip
 

@@ -2,90 +2,241 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator
-from typing import Protocol
+import heapq
+import math
+from collections.abc import Callable, Generator
+from dataclasses import dataclass
 
 import numpy as np
 import simpy
 
 from clustersim.checkpoint.engine import Load
-from clustersim.recovery.stages import NODES, StageGraph
-from clustersim.run.clock import delay
+from clustersim.recovery.stages import LOAD, NODES, StageGraph, Step
+from clustersim.run.clock import at, delay
 from clustersim.run.cluster import Fleet
 from clustersim.run.storage import Flow, SharedStorage
 
-Span = tuple[str, str, float, float]
-"""Category, name, start and end (inf: open), absolute seconds."""
+Process = Generator[simpy.Event, None, None]
+Draws = Callable[[str], np.random.Generator]
+"""The replica's random stream of a name; the same generator every time."""
+WAIT = "wait_for_nodes"
 
 
-class Draws(Protocol):
-    """Random streams by name."""
+@dataclass(slots=True)
+class Span:
+    """Time spent on one stage, planned ahead as far as it is known (``end_s`` inf: open)."""
 
-    def __call__(self, name: str) -> np.random.Generator:
-        """The stream called ``name``; the same object every time."""
+    category: str
+    name: str
+    start_s: float
+    end_s: float
+    before: Span | None = None
+    """What ended last before this could start."""
 
 
 class Attempt:
-    """Runs the stages of one attempt; ``spans`` says what each second was spent on, planned ones included.
+    """Runs the stages of one attempt and tells what each second was spent on.
 
     Stages of known length are laid out ahead, so that a chain costs an event only where it meets the rest of the world:
     when it needs nodes, when it loads, and at its end. When the attempt is broken off, ``close`` drops what was planned.
+    Of stages that run in parallel the last to end books the time, then whatever ended last before it could start.
     """
 
     def __init__(self, env: simpy.Environment, fleet: Fleet, storage: SharedStorage, load: Load, draws: Draws) -> None:
         self._env, self._fleet, self._storage, self._load, self._draws = env, fleet, storage, load, draws
-        self.spans: list[Span] = []
+        self._spans: list[Span] = []
         self._flow: Flow | None = None
+        self._closed = False
 
-    def chain(self, graph: StageGraph) -> Generator[simpy.Event, None, None]:
-        """The stages one after the other; nodes are waited for before the stage that needs them, at the latest to load."""
-        now: float = self._env.now
-        for step in graph.steps:
-            if self._fleet.vacant and (step.needs == NODES or step.time is None):
-                yield from self._until(now)
-                yield from self._wait_for_nodes()
-                now = self._env.now
-            if step.time is None:
-                now = yield from self._read(now)
-            else:
-                start, now = now, now + step.time.sample(self._draws(f"stage/{step.name}"))
-                self.spans.append((step.category, step.name, start, now))
-        yield from self._until(now)
-
-    def _until(self, time_s: float) -> Generator[simpy.Event, None, None]:
-        if time_s > self._env.now:
-            yield delay(self._env, time_s - self._env.now, "recovery stage")
-
-    def _wait_for_nodes(self) -> Generator[simpy.Event, None, None]:
-        if self._fleet.fill():
-            return
-        event = simpy.Event(self._env)
-        self._fleet.waiter = event.succeed
-        start: float = self._env.now
-        self.spans.append(("wait_for_nodes", "wait_for_nodes", start, float("inf")))
-        yield event
-        self.spans[-1] = ("wait_for_nodes", "wait_for_nodes", start, self._env.now)
-
-    def _read(self, start: float) -> Generator[simpy.Event, None, float]:
-        """Read the state back; returns when it is there."""
-        load = self._load
-        if not load.bytes:
-            self.spans.append(("load", "load", start, start + load.seconds))
-            return start + load.seconds
-        self.spans.append(("load", "load", start, float("inf")))
-        yield from self._until(start + load.seconds)
-        event = simpy.Event(self._env)
-        self._flow = self._storage.start(load.bytes, "read", load.clients, event.succeed, load.per_client)
-        yield event
-        self._flow = None
-        self.spans[-1] = ("load", "load", start, self._env.now)
-        now: float = self._env.now
-        return now
+    def run(self, graph: StageGraph) -> Process:
+        """All stages to their end."""
+        return self._chain(graph) if graph.chain else self._parallel(graph)
 
     def close(self, now: float) -> list[Span]:
-        """The spans up to ``now``; what is under way is broken off."""
+        """What was on the critical path up to ``now``, in order; what is under way is broken off."""
+        self._closed = True
         self._fleet.waiter = None
         if self._flow is not None:
             self._storage.cancel(self._flow)
             self._flow = None
-        return [(category, name, start, min(end, now)) for category, name, start, end in self.spans if start < now]
+        path: list[Span] = []
+        spans = [span for span in self._spans if span.start_s < now]
+        last = max(spans, key=lambda span: span.end_s, default=None) if spans else None
+        while last is not None:
+            last.end_s = min(last.end_s, path[-1].start_s if path else now)
+            path.append(last)
+            last = last.before
+        path.reverse()
+        return path
+
+    def _open(self, step: Step, start: float, end: float, before: Span | None) -> Span:
+        span = Span(step.category, step.name, start, end, before)
+        self._spans.append(span)
+        return span
+
+    def _duration(self, step: Step) -> float:
+        assert step.time is not None
+        return step.fixed_s if step.fixed_s is not None else step.time.sample(self._draws(f"stage/{step.name}"))
+
+    # -- a chain ------------------------------------------------------------------------------------------------------------
+
+    def _chain(self, graph: StageGraph) -> Process:
+        """The stages one after the other; nodes are waited for before the stage that needs them, at the latest to load."""
+        env = self._env
+        now: float = env.now
+        last: Span | None = None
+        for step in graph.steps:
+            if self._fleet.vacant and (step.time is None or step.needs == NODES):
+                if now > env.now:
+                    yield delay(env, now - env.now, "recovery stage")
+                if not self._fleet.fill():
+                    last = yield from self._wait(now, last)
+                now = env.now
+            if step.time is not None:
+                start, now = now, now + self._duration(step)
+                last = self._open(step, start, now, last)
+                continue
+            last = self._open(step, now, math.inf, last)
+            now += self._load.seconds
+            if self._load.bytes:
+                if now > env.now:
+                    yield delay(env, now - env.now, "recovery stage")
+                yield self._read()
+                now = env.now
+            last.end_s = now
+        if now > env.now:
+            yield delay(env, now - env.now, "recovery stage")
+
+    def _wait(self, now: float, before: Span | None) -> Generator[simpy.Event, None, Span]:
+        """Wait until every place has a node."""
+        span = Span(WAIT, WAIT, now, math.inf, before)
+        self._spans.append(span)
+        yield self._nodes()
+        span.end_s = self._env.now
+        return span
+
+    def _nodes(self) -> simpy.Event:
+        """An event for the moment at which every place has a node."""
+        event = simpy.Event(self._env)
+        self._fleet.waiter = event.succeed
+        return event
+
+    def _read(self) -> simpy.Event:
+        """Read the state from storage; an event for its end."""
+        event = simpy.Event(self._env)
+
+        def done() -> None:
+            self._flow = None
+            event.succeed()
+
+        load = self._load
+        self._flow = self._storage.start(load.bytes, "read", load.clients, done, load.per_client)
+        return event
+
+    # -- parallel stages ----------------------------------------------------------------------------------------------------
+
+    def _parallel(self, graph: StageGraph) -> Process:
+        """Stages start as soon as all that they wait for has ended and their resource is free; written order breaks ties."""
+        race = Race(graph)
+        while True:
+            for index in race.ready():
+                self._begin(race, index)
+            if not race.running and not race.events:
+                return
+            waits: list[simpy.Event] = list(race.events)
+            if race.running:
+                waits.append(delay(self._env, max(0.0, race.running[0][0] - self._env.now), "recovery stage"))
+            yield waits[0] if len(waits) == 1 else simpy.AnyOf(self._env, waits)
+            race.events = {event: index for event, index in race.events.items() if not self._over(race, event, index)}
+            while race.running and race.running[0][0] <= self._env.now:
+                race.end(heapq.heappop(race.running)[1])
+
+    def _begin(self, race: Race, index: int) -> None:
+        """Start a stage, or the wait for the nodes that it needs."""
+        step, now = race.graph.steps[index], self._env.now
+        if self._fleet.vacant and (step.time is None or step.needs == NODES) and not self._fleet.fill():
+            if race.waiting is None:
+                race.waiting = Span(WAIT, WAIT, now, math.inf, race.latest(index))
+                self._spans.append(race.waiting)
+                race.events[self._nodes()] = -1
+            return
+        if step.time is not None:
+            end = now + self._duration(step)
+            race.start(index, self._open(step, now, end, race.latest(index)))
+            heapq.heappush(race.running, (end, index))
+            return
+        race.start(index, self._open(step, now, math.inf, race.latest(index)))
+        if not self._load.bytes:
+            race.spans[index].end_s = now + self._load.seconds
+            heapq.heappush(race.running, (now + self._load.seconds, index))
+            return
+        event = simpy.Event(self._env)
+        race.events[event] = index
+        at(self._env, now + self._load.seconds, lambda _: self._read_for(event), "load")
+
+    def _read_for(self, event: simpy.Event) -> None:
+        if not self._closed:
+            read = self._read()
+            assert read.callbacks is not None
+            read.callbacks.append(lambda _: event.succeed())
+
+    def _over(self, race: Race, event: simpy.Event, index: int) -> bool:
+        """Whether an event has come; ends what waited for it."""
+        if not event.processed:
+            return False
+        if index < 0:
+            assert race.waiting is not None
+            race.waiting.end_s, race.filled, race.waiting = self._env.now, race.waiting, None
+        else:
+            race.spans[index].end_s = self._env.now
+            race.end(index)
+        return True
+
+
+class Race:
+    """Progress through a graph of stages."""
+
+    def __init__(self, graph: StageGraph) -> None:
+        self.graph = graph
+        self.spans: dict[int, Span] = {}
+        self.running: list[tuple[float, int]] = []
+        self.events: dict[simpy.Event, int] = {}
+        self.waiting: Span | None = None
+        self.filled: Span | None = None
+        self._ended: set[int] = set()
+        self._holder: dict[str, int] = {}
+        self._released: dict[str, Span] = {}
+
+    def ready(self) -> Generator[int, None, None]:
+        """Stages that may start now, in written order."""
+        for index, step in enumerate(self.graph.steps):
+            if index in self.spans or not self._ended.issuperset(step.after):
+                continue
+            if step.needs in (None, NODES) or step.needs not in self._holder:
+                yield index
+
+    def start(self, index: int, span: Span) -> None:
+        """A stage has started and holds its resource."""
+        self.spans[index] = span
+        needs = self.graph.steps[index].needs
+        if needs not in (None, NODES):
+            assert needs is not None
+            self._holder[needs] = index
+
+    def end(self, index: int) -> None:
+        """A stage has ended and frees its resource."""
+        self._ended.add(index)
+        needs = self.graph.steps[index].needs
+        if needs is not None and self._holder.get(needs) == index:
+            del self._holder[needs]
+            self._released[needs] = self.spans[index]
+
+    def latest(self, index: int) -> Span | None:
+        """What ended last of all that a stage waited for."""
+        step = self.graph.steps[index]
+        spans = [self.spans[other] for other in step.after]
+        if step.needs in self._released:
+            spans.append(self._released[step.needs])
+        if self.filled is not None and (step.needs == NODES or step.name == LOAD):
+            spans.append(self.filled)
+        return max(spans, key=lambda span: span.end_s, default=None)

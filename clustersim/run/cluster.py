@@ -32,7 +32,8 @@ class State(IntEnum):
     RETIRED = 5
 
 
-DOWN = (State.FAILED, State.QUEUED, State.IN_REPAIR)
+_DOWN = [state in (State.FAILED, State.QUEUED, State.IN_REPAIR) for state in State]
+WORKING, FAILED, QUEUED, IN_REPAIR, SPARE = range(5)  # plain integers: the enumeration's own cost shows in a run
 
 
 class Fleet:
@@ -49,21 +50,23 @@ class Fleet:
         self._env, self.nodes, self._crews, self._watch = env, nodes, crews, watch
         self.places = list(range(nodes))
         self.slots = list(range(nodes, nodes + spares))
-        self._state = bytearray([State.WORKING]) * nodes + bytearray([State.SPARE]) * spares
+        self._state = bytearray([WORKING]) * nodes + bytearray([SPARE]) * spares
         self.counts = [0] * len(State)
-        self.counts[State.WORKING], self.counts[State.SPARE] = nodes, spares
+        self.counts[WORKING], self.counts[SPARE] = nodes, spares
         self.vacant: list[int] = []
         self.waiter: Callable[[], None] | None = None
         self.down_s: dict[int, float] = {}
         self._down, self._down_since = 0, 0.0
         self._queue: deque[tuple[int, float]] = deque()
+        self._where = [*range(nodes), *range(-2, -2 - spares, -1)]
+        """Of each node: its place, −1 for none, or −2 − its spare place."""
         self._ready = list(range(spares))
         self._free: list[int] = []
 
     @property
     def spares(self) -> int:
         """Spare nodes that stand ready."""
-        return self.counts[State.SPARE]
+        return self.counts[SPARE]
 
     def state(self, node: int) -> State:
         """What a node does now."""
@@ -71,16 +74,26 @@ class Fleet:
 
     def working(self, first: int, last: int) -> list[int]:
         """Those of the places ``first`` … ``last − 1`` whose node works."""
-        return [p for p in range(first, last) if self.places[p] >= 0 and self._state[self.places[p]] == State.WORKING]
+        places, state = self.places, self._state
+        return [p for p in range(first, last) if places[p] >= 0 and state[places[p]] == WORKING]
+
+    def place_of(self, node: int) -> int | None:
+        """The job's place in which a node stands; None: in none."""
+        where = self._where[node]
+        return where if where >= 0 else None
+
+    def slot_of(self, node: int) -> int | None:
+        """The spare place in which a node stands; None: in none."""
+        return None if self._state[node] != SPARE else -2 - self._where[node]
 
     def fail(self, place: int) -> None:
         """The node of a place fails; nobody has noticed."""
-        self._move(self.places[place], State.FAILED, "failed", place)
+        self._move(self.places[place], FAILED, "failed", place)
 
     def remove(self, place: int, repair_s: float) -> int:
         """The failed node of a place goes to the repair shop; the place is vacant. Returns the node."""
         node = self.places[place]
-        self.places[place] = -1
+        self.places[place], self._where[node] = -1, -1
         self.vacant.append(place)
         self._to_shop(node, repair_s, place)
         return node
@@ -90,13 +103,13 @@ class Fleet:
         if slot >= len(self.slots) or self.slots[slot] < 0:
             return None
         node = self._empty(slot)
-        self._move(node, State.FAILED, "failed", -1)
+        self._move(node, FAILED, "failed", -1)
         self._to_shop(node, repair_s, -1)
         return node
 
     def fill(self) -> bool:
         """Put spare nodes into vacant places, lowest numbers first; True when none is vacant any more."""
-        if self.vacant and self.counts[State.SPARE]:
+        if self.vacant and self.counts[SPARE]:
             self.vacant.sort(reverse=True)
             while self.vacant and self._ready:
                 slot = heapq.heappop(self._ready)
@@ -107,20 +120,21 @@ class Fleet:
     def _empty(self, slot: int) -> int:
         """Take the node out of a spare place."""
         node, self.slots[slot] = self.slots[slot], -1
+        self._where[node] = -1
         heapq.heappush(self._free, slot)
         return node
 
     def _place(self, node: int) -> None:
         place = self.vacant.pop()
-        self.places[place] = node
-        self._move(node, State.WORKING, "placed", place)
+        self.places[place], self._where[node] = node, place
+        self._move(node, WORKING, "placed", place)
 
     def _to_shop(self, node: int, repair_s: float, place: int) -> None:
-        if self._crews is not None and self.counts[State.IN_REPAIR] >= self._crews:
+        if self._crews is not None and self.counts[IN_REPAIR] >= self._crews:
             self._queue.append((node, repair_s))
-            self._move(node, State.QUEUED, "removed", place)
+            self._move(node, QUEUED, "removed", place)
         else:
-            self._move(node, State.IN_REPAIR, "removed", place)
+            self._move(node, IN_REPAIR, "removed", place)
             self._start_repair(node, repair_s)
 
     def _start_repair(self, node: int, repair_s: float) -> None:
@@ -128,14 +142,14 @@ class Fleet:
 
     def _repaired(self, node: int) -> None:
         self._return(node)
-        if self._queue and self._crews is not None and self.counts[State.IN_REPAIR] < self._crews:
+        if self._queue and self._crews is not None and self.counts[IN_REPAIR] < self._crews:
             other, repair_s = self._queue.popleft()
-            self._move(other, State.IN_REPAIR, "in repair", -1)
+            self._move(other, IN_REPAIR, "in repair", -1)
             self._start_repair(other, repair_s)
 
     def _return(self, node: int) -> None:
         """A repaired node goes to a place that waits for it, else to the first free spare place."""
-        self._move(node, State.SPARE, "repaired", -1)
+        self._move(node, SPARE, "repaired", -1)
         if self.waiter is not None and self.vacant:
             self.vacant.sort(reverse=True)
             self._place(node)
@@ -149,14 +163,15 @@ class Fleet:
         else:
             slot = len(self.slots)
             self.slots.append(node)
+        self._where[node] = -2 - slot
         heapq.heappush(self._ready, slot)
 
-    def _move(self, node: int, state: State, what: str, place: int) -> None:
+    def _move(self, node: int, state: int, what: str, place: int) -> None:
         was = self._state[node]
         self.counts[was] -= 1
         self.counts[state] += 1
         self._state[node] = state
-        change = (state in DOWN) - (was in DOWN)
+        change = _DOWN[state] - _DOWN[was]
         if change:
             self.settle()
             self._down += change

@@ -234,7 +234,7 @@ class Job:
         """A failure strikes: does it take anything, does it count, does it stop the job?"""
         if self._finished or self.hopeless:
             return
-        if hit.spare:
+        if hit.spare or (hit.node is not None and self.fleet.slot_of(hit.node) is not None):
             self._strike_spare(hit)
             return
         severity = hit.cause.severity
@@ -254,19 +254,22 @@ class Job:
             for place in places:
                 self.fleet.fail(place)
                 self._fallen.append((place, hit.repair_s))
-        self.log.add(Entry(self.env.now, "failure", hit.cause.name, self.step, place=hit.first, seconds=hit.detection_s))
+        if self.log.active:
+            self.log.add(Entry(self.env.now, "failure", hit.cause.name, self.step, place=hit.first, seconds=hit.detection_s))
         self.process.interrupt(hit)
 
     def _aimed(self, hit: Hit) -> list[int]:
         """The places that a hit takes: those whose node works."""
         if hit.node is not None:
-            return [place for place, node in enumerate(self.fleet.places) if node == hit.node and self.fleet.working(place, place + 1)]
+            place = self.fleet.place_of(hit.node)
+            return [] if place is None else self.fleet.working(place, place + 1)
         return self.fleet.working(hit.first, hit.last)
 
     def _strike_spare(self, hit: Hit) -> None:
         """Spare nodes fail: they go to the repair shop, the job goes on."""
-        for slot in range(hit.first, hit.last):
-            node = self.fleet.fail_spare(slot, hit.repair_s)
+        slots = range(hit.first, hit.last) if hit.node is None else (self.fleet.slot_of(hit.node),)
+        for slot in slots:
+            node = None if slot is None else self.fleet.fail_spare(slot, hit.repair_s)
             if node is not None:
                 self.log.add(Entry(self.env.now, "spare_failure", hit.cause.name, node=node))
 
@@ -299,7 +302,10 @@ class Job:
 
     def _book_until(self, now: float, keep: bool, severity: Severity | None = None) -> None:
         """Book what was under way until ``now``; unless ``keep``, go back to the newest copy that survives ``severity``."""
-        start = self._training_since()
+        up = self._up
+        if self._stretch is not None and not keep:
+            self._lose_stretch(now, severity)
+            return
         if self._stretch is not None:
             self._close_stretch(now)
         elif self._walk is not None:
@@ -308,18 +314,33 @@ class Job:
             self._book_recovery(now)
         if keep:
             return
+        self._roll_back(now, severity, up)
+        self._walk = None
+
+    def _roll_back(self, now: float, severity: Severity | None, up: bool = True) -> int:
+        """Go back to the newest copy that survives ``severity``; returns its steps."""
         if severity is not None:
             self.copies.lose(severity)
         restored = self.copies.newest()
         assert restored is not None
-        if start is not None:
-            self.log.add(Entry(now, "rollback", restored.tier.value, restored.step, seconds=None))
+        if up and self.log.active:
+            self.log.add(Entry(now, "rollback", restored.tier.value, restored.step))
         self.ledger.rollback(restored.step)
         self.step = restored.step
-        self._walk = None
+        return restored.step
 
-    def _training_since(self) -> float | None:
-        return self._stretch.start_s if self._stretch is not None else self._walk.start_s if self._walk is not None else None
+    def _lose_stretch(self, now: float, severity: Severity | None) -> None:
+        """A stretch is broken off by a failure: keep what a surviving copy holds, the rest is ``rework``."""
+        stretch, self._stretch = self._stretch, None
+        assert stretch is not None
+        leg = stretch.locate(now).leg
+        for copy in stretch.copies(now, leg):
+            self.copies.add(copy)
+        self.log.stretch(stretch, now, leg)
+        legs = stretch.legs_to(self._roll_back(now, severity))
+        if legs:
+            self.ledger.keep(Piece(stretch.step, self.step, stretch.books(legs), stretch))
+        self.ledger.spend("rework", now - stretch.leg_start(legs))
 
     def _progress(self) -> None:
         """Count interruptions without a new durable save; give up, or only say so, when there are too many."""
@@ -349,29 +370,35 @@ class Job:
             yield delay(self.env, self._noticed_s - self.env.now, "detection")
         now: float = self.env.now
         if now > self._since_s:
-            self.ledger.spend("detect", now - self._since_s)
-            self.log.add(Entry(self._since_s, "detect", "", self.step, seconds=now - self._since_s))
+            self._detecting(now)
         self._since_s = now
         for place, repair_s in self._fallen:
             self.fleet.remove(place, repair_s)
         self._fallen.clear()
         comeback = self.prepared.scenario.recovery.comeback(self._cause, self)
         self._attempt = Attempt(self.env, self.fleet, self.storage, self.prepared.load, self.draws)
-        yield from self._attempt.chain(comeback.graph)
+        yield from self._attempt.run(comeback.graph)
         self._book_recovery(self.env.now)
         self._up = True
-        self.log.add(Entry(self.env.now, "resume", "", self.step))
+        if self.log.active:
+            self.log.add(Entry(self.env.now, "resume", "", self.step))
+
+    def _detecting(self, now: float) -> None:
+        """Book the time from the failure, or from the start of the wait, to ``now``."""
+        self.ledger.spend("detect", now - self._since_s)
+        if self.log.active:
+            self.log.add(Entry(self._since_s, "detect", "", self.step, seconds=now - self._since_s))
 
     def _book_recovery(self, now: float) -> None:
         """Book detection or stages up to ``now``."""
         if self._attempt is None:
             if now > self._since_s:
-                self.ledger.spend("detect", now - self._since_s)
-                self.log.add(Entry(self._since_s, "detect", "", self.step, seconds=now - self._since_s))
+                self._detecting(now)
             return
-        for category, name, start, end in self._attempt.close(now):
-            self.ledger.spend(category, end - start)
-            self.log.add(Entry(start, "stage", name, self.step, seconds=end - start))
+        for span in self._attempt.close(now):
+            self.ledger.spend(span.category, span.end_s - span.start_s)
+            if self.log.active:
+                self.log.add(Entry(span.start_s, "stage", span.name, self.step, seconds=span.end_s - span.start_s))
         self._attempt = None
 
     # -- the end ------------------------------------------------------------------------------------------------------------

@@ -41,10 +41,10 @@ class FixedStep:
 
 def nominal_step(scenario: Any) -> Step:
     """The undisturbed step of a scenario, from the step model."""
-    from clustersim.pipeline.step import Conditions, StepModel
+    from clustersim.pipeline.step import StepModel
 
-    step: Step = StepModel.of(scenario).step_time(Conditions())
-    return step
+    model = StepModel.of(scenario)
+    return FixedStep(model.step_time().seconds, model.report().mfu)
 
 
 def distinct(causes: tuple[FailureModel, ...]) -> tuple[FailureModel, ...]:

@@ -100,12 +100,14 @@ class SharedStorage:
 
     def _share(self) -> None:
         """New rates, and a wake-up at the end of the first flow to finish."""
+        self._wake += 1
+        if not self._flows:
+            return
         rates = self.rates(self._flows) if self._outages == 0 else [0.0] * len(self._flows)
         soonest = math.inf
         for flow, rate in zip(self._flows, rates, strict=True):
             flow.rate = rate
             soonest = min(soonest, flow.left / rate if rate > 0 else (0.0 if flow.left == 0 else math.inf))
-        self._wake += 1
         if soonest < math.inf:
             turn = self._wake
             at(self._env, self._env.now + soonest, lambda _: self._finish(turn), "storage flow")
@@ -114,8 +116,15 @@ class SharedStorage:
         """The first flow has ended (unless rates have changed since the wake-up was set)."""
         if turn != self._wake:
             return
+        if len(self._flows) == 1:
+            self._end(self._flows)
+            return
         due = min((f.left / f.rate if f.rate > 0 else (0.0 if f.left == 0 else math.inf) for f in self._flows), default=0.0)
         ended = [f for f in self._flows if f.left == 0 or (f.rate > 0 and f.left / f.rate <= due * (1 + 1e-12))]
+        self._end(ended)
+
+    def _end(self, ended: list[Flow]) -> None:
+        """These flows have arrived."""
         self._settle()
         for flow in ended:
             self.moved[flow.direction] += flow.left
@@ -127,6 +136,8 @@ class SharedStorage:
 
     def rates(self, flows: list[Flow]) -> list[float]:
         """Max–min fair rate of each flow, bytes/s."""
+        if len(flows) == 1:
+            return [min(self._bandwidth[flows[0].direction], flows[0].limit * flows[0].clients)]
         rates = [0.0] * len(flows)
         groups: list[tuple[Direction, ...]] = [("read", "write")] if self._system.duplex == "shared" else [("read",), ("write",)]
         for group in groups:
