@@ -57,12 +57,11 @@ def _about(scenario: Scenario) -> str:
     Raises:
         DoesNotFit: when a stage needs more memory than a GPU has.
     """
-    from clustersim.study.step import step
-    from clustersim.units import SIZE  # noqa: F401
+    from clustersim.study.step import fitting_step
 
     layout = scenario.parallelism
     sizes = (f"{scenario.model.name}, {scenario.cluster.gpus:,} GPUs = tp {layout.tp} × pp {layout.pp} × cp {layout.cp} × "
              f"dp {scenario.dp}, {scenario.microbatches} microbatches")  # fmt: skip
-    memory = step(scenario).to_dict()["memory"]
+    memory = fitting_step(scenario).to_dict()["memory"]
     gib = 2.0**30
     return f"{sizes}; the fullest GPU holds {memory['peak_bytes'] / gib:.1f} of {memory['limit_bytes'] / gib:.1f} GiB"

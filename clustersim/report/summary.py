@@ -13,7 +13,6 @@ WIDTH = 80
 Json = dict[str, Any]
 
 _WHAT_TO_CHANGE = {
-    "rework": "save more often (checkpoint.interval), or where a copy survives a lost node",
     "checkpoint_stall": "an engine that stalls less (checkpoint.engine: async), or rarer saves",
     "checkpoint_slowdown": "rarer saves, or less to write while training runs",
     "straggle": "finding and replacing slow nodes",
@@ -63,11 +62,11 @@ def run_summary(answer: Answer) -> str:
 
 
 def _headline(scenario: Scenario, run: Json) -> list[str]:
+    goodput = mean(run["goodput_tokens_per_s"]) or 0.0
     if scenario.training.duration is not None:
         days = duration(scenario.training.duration)
-        return [f"  tokens trained  {quantity(run['tokens'])} in {days}: {quantity(run['goodput_tokens_per_s'])}/s"]
-    return [f"  time to train   {span(run['wall_s'])} for {short(mean(run['tokens']) or 0.0)} tokens: "
-            f"{quantity(run['goodput_tokens_per_s'])}/s"]  # fmt: skip
+        return [f"  tokens trained  {quantity(run['tokens'])} in {days}: {short(goodput)} a second"]
+    return [f"  time to train   {span(run['wall_s'])} for {short(mean(run['tokens']) or 0.0)} tokens: {short(goodput)} a second"]
 
 
 def _mfu(step: Json, run: Json) -> list[str]:
@@ -78,17 +77,17 @@ def _mfu(step: Json, run: Json) -> list[str]:
 
 
 def ledger_bars(run: Json) -> list[str]:
-    """A line a category that takes time: its name, a bar, share, and mean hours."""
+    """A line a category that takes time: its name, a bar, its share, and its mean over replicas."""
     seconds = {name: item["mean"] for name, item in run["ledger_s"].items() if item and item["mean"] > 0}
     wall = math.fsum(seconds.values())
     width = max((len(name) for name in seconds), default=0)
-    room = WIDTH - width - 26
+    room = WIDTH - width - 28
     lines = []
     for name, value in sorted(seconds.items(), key=lambda pair: (pair[0] != "train", -pair[1], pair[0])):
         share = value / wall
         filled = round(share * room)
         bar = "█" * filled if filled else "▏"
-        lines.append(f"  {name:<{width}}  {bar:<{room}}  {share:7.2%}  {value / 3600:10,.1f} h")
+        lines.append(f"  {name:<{width}}  {bar:<{room}}  {share:7.2%}  {duration(value):>12}")
     return lines
 
 
@@ -106,9 +105,22 @@ def advice(run: Json, scenario: Scenario) -> list[str]:
     if not lost:
         return ["Nothing but training takes time."]
     name, share = lost[0]
-    lines = [f"Costs most: {name}, {share:.2%} of the wall time ({share * scenario.cluster.gpus:,.0f} of the GPUs, so to say)."]
-    change = next((_WHAT_TO_CHANGE[item] for item, _ in lost if item in _WHAT_TO_CHANGE), None)
+    hours = share * (mean(run["gpu_hours"]) or 0.0)
+    lines = [f"Costs most: {name}, {share:.2%} of the wall time, {hours:,.0f} GPU-hours."]
+    change = next((found for item, _ in lost if (found := _change(item, dict(lost), scenario))), None)
     return [*lines, f"Change first: {change}."] if change else lines
+
+
+def _change(name: str, lost: dict[str, float], scenario: Scenario) -> str | None:
+    """What lowers a category. At the best interval work done twice and the time that saves take are about equal."""
+    if name != "rework":
+        return _WHAT_TO_CHANGE.get(name)
+    if scenario.checkpoint.kind == "none":
+        return "save at all (checkpoint.engine): every failure starts the job from its beginning"
+    saving = lost.get("checkpoint_stall", 0.0) + lost.get("checkpoint_slowdown", 0.0)
+    if saving < lost["rework"] / 2:
+        return f"save more often (checkpoint.interval): saves take {saving:.2%} of the time, work done twice {lost['rework']:.2%}"
+    return "an engine that stalls less (checkpoint.engine), or fewer failures: the interval is about right"
 
 
 def _warnings(answer: Answer) -> list[str]:
@@ -155,7 +167,7 @@ def _largest(stage: Json) -> list[tuple[str, float]]:
 def _breakdown(step: Json) -> list[str]:
     parts = {name: value for name, value in step["breakdown_s"].items() if value > 0}
     width = max((len(name) for name in parts), default=0)
-    room = WIDTH - width - 26
+    room = WIDTH - width - 28
     total = math.fsum(parts.values())
     return [
         f"  {name:<{width}}  {'█' * round(value / total * room) or '▏':<{room}}  {value / total:7.2%}  {value * 1e3:9,.1f} ms"
@@ -185,19 +197,21 @@ def _half(item: Json) -> float | None:
 
 
 def percent(item: Json | None) -> str:
-    """A share with its interval: ``93.31 % ± 0.12``."""
+    """A share with its interval: ``93.31% ± 0.12``."""
     if item is None:
         return "undefined"
     half = _half(item)
-    return f"{100 * item['mean']:.2f} %" + (f" ± {100 * half:.2f}" if half is not None else "")
+    return f"{item['mean']:.2%}" + (f" ± {100 * half:.2f}" if half is not None else "")
+
+
+def _relative(item: Json) -> str:
+    half = _half(item)
+    return f" ± {100 * half / abs(item['mean']):.2g}%" if half is not None and item["mean"] else ""
 
 
 def quantity(item: Json | None) -> str:
-    """A large number with its interval: ``12.3 T ± 0.1 T``."""
-    if item is None:
-        return "undefined"
-    half = _half(item)
-    return short(item["mean"]) + (f" ± {short(half)}" if half is not None else "")
+    """A large number with its interval: ``12.3 T ± 0.15%``."""
+    return "undefined" if item is None else short(item["mean"]) + _relative(item)
 
 
 def number(item: Json | None) -> str:
@@ -209,11 +223,8 @@ def number(item: Json | None) -> str:
 
 
 def span(item: Json | None) -> str:
-    """A duration with its interval."""
-    if item is None:
-        return "never"
-    half = _half(item)
-    return duration(item["mean"]) + (f" ± {duration(half)}" if half is not None else "")
+    """A duration with its interval: ``3.1 h ± 2.3%``."""
+    return "never" if item is None else duration(item["mean"]) + _relative(item)
 
 
 def short(value: float) -> str:

@@ -18,3 +18,18 @@ def step(scenario: Scenario) -> StepReport:
     from clustersim.pipeline.step import StepModel
 
     return StepModel.of(scenario).report()
+
+
+def fitting_step(scenario: Scenario) -> StepReport:
+    """Like ``step``, for a job that fits in memory.
+
+    Raises:
+        DoesNotFit: which rank, how many bytes over, what takes them, and what would make it fit.
+        InputError: the layout or the schedule does not fit.
+    """
+    from clustersim.pipeline.step import StepModel
+    from clustersim.pipeline.step_memory import checked_memory
+
+    model = StepModel.of(scenario)
+    checked_memory(model)
+    return model.report()

@@ -1,0 +1,39 @@
+"""`clustersim step`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from clustersim.cli.options import Json, Quiet, ScenarioFile, Set
+
+
+def command(
+    scenario: ScenarioFile,
+    set_: Set = None,
+    json: Json = False,
+    timeline: Annotated[
+        str | None,
+        typer.Option("--timeline", metavar="FILE", help="Draw the step: .html, .png, .svg, or .json for Perfetto."),
+    ] = None,
+    quiet: Quiet = False,
+) -> None:
+    """Time one training step: MFU and HFU, where the time goes, memory of each stage."""
+    from clustersim.cli.scenarios import load_one
+    from clustersim.cli.talk import Talk, print_json
+    from clustersim.report.summary import step_summary
+    from clustersim.study.step import fitting_step
+
+    loaded = load_one(scenario, set_)
+    report = fitting_step(loaded).to_dict()
+    if json:
+        print_json(report)
+    else:
+        typer.echo(step_summary(loaded, report))
+    if timeline is not None:
+        from clustersim.pipeline.step import StepModel
+        from clustersim.report.timeline import write_timeline
+
+        write_timeline(timeline, StepModel.of(loaded).timeline(), title=f"{loaded.name}: one step")
+        Talk(quiet).remark(f"wrote {timeline}")
