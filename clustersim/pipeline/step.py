@@ -70,7 +70,7 @@ class StepModel:
 
     @cached_property
     def straggle(self) -> float:
-        """Share of the busiest rank's time that stragglers add."""
+        """Share of the busiest rank's computation that stragglers add."""
         plan = self.plan
         return straggle_share(self.stack, plan.dp * plan.layout.tp * plan.layout.cp * plan.layout.pp, plan.layout.pp)
 
@@ -151,7 +151,7 @@ class StepModel:
         updates = np.array([end.update for end in self.ends])
         total = float(heads.max()) + replayed + tails + updates
         critical = int(np.argmax(total))
-        straggle = self.straggle * float(spent.sum(axis=1).max())
+        straggle = self.straggle * float(spent[:, COMPUTE].sum(axis=1).max())
         seconds = float(total[critical]) + straggle
         parts = _grouped(spent[critical])
         parts["dp"] += float(heads.max() + tails[critical])

@@ -124,8 +124,19 @@ class StageCosts:
             behind = cost.recompute.total + cost.input_gradient.total + cost.weight_gradient.total
             ahead += [Unit(cost.forward.total, gather)] * count
             back += [Unit(behind, gather, scatter)] * count
+        taken = self.stack.communication_sms / blocks.pricer.device.gpu.sms
+        return LayerTraffic(self._exposed(ahead, taken), self._exposed(back[::-1], taken))
+
+    def _exposed(self, units: list[Unit], taken: float) -> float:
+        """Seconds that traffic adds to a pass over FSDP units; what is hidden costs its share of the SMs."""
         overlap = self.plan.layout.overlap.dp and self.stack.dp_overlaps
-        return LayerTraffic(fsdp_pass(ahead, overlap=overlap).exposed, fsdp_pass(back[::-1], overlap=overlap).exposed)
+        traffic = sum(unit.gather + unit.scatter for unit in units)
+        exposed = fsdp_pass(units, overlap=overlap).exposed
+        return exposed + taken * max(0.0, traffic - exposed)
+
+    def taken(self, rank: int) -> float:
+        """Share of the SMs of a rank's GPU that a collective takes."""
+        return self.stack.communication_sms / self.gpus[rank].sms
 
     @cached_property
     def table(self) -> Floats:

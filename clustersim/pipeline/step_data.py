@@ -30,11 +30,12 @@ class DataTraffic(NamedTuple):
 
 
 def step_traffic(parameters: LocalParameters, groups: Groups, training: Training, layout: Layout, stack: Stack,
-                 forward: float, backward: float, buckets: int) -> DataTraffic:  # fmt: skip
+                 forward: float, backward: float, buckets: int, taken: float) -> DataTraffic:  # fmt: skip
     """Traffic of ZeRO 0 to 2 of one rank: gradients reduced once a step, and updated weights gathered.
 
     With overlap, the reduction hides behind the backward of the last microbatch (``backward`` seconds on this rank), bucket
-    after bucket (one a layer), and the gather behind the forward of the first.
+    after bucket (one a layer), and the gather behind the forward of the first. What is hidden still costs its share ``taken``
+    of the GPU's SMs.
     """
     width = GRAD_BYTES[training.grad_dtype]
     reduce = gradient_seconds(parameters.dense * width, groups.data, groups.shards)
@@ -45,7 +46,8 @@ def step_traffic(parameters: LocalParameters, groups: Groups, training: Training
     if not (layout.overlap.dp and stack.dp_overlaps):
         return DataTraffic(reduce, gather, reduce, gather)
     late = gather if not stack.gather_overlaps else prefetched_exposed(gather, forward, buckets)
-    return DataTraffic(reduce, gather, bucketed_exposed(reduce, backward, buckets), late)
+    left = bucketed_exposed(reduce, backward, buckets)
+    return DataTraffic(reduce, gather, left + taken * (reduce - left), late + taken * (gather - late))
 
 
 class LayerTraffic(NamedTuple):

@@ -65,7 +65,8 @@ def _ends(step: StepModel, rank: int, parameters: LocalParameters, forward: floa
     head = tail = 0.0
     if groups.shards.parameters == 1:
         buckets = max(1, plan.model.layers // layout.pp)
-        traffic = step_traffic(trained, groups, training, layout, step.stack, forward, backward, buckets)
+        traffic = step_traffic(trained, groups, training, layout, step.stack, forward, backward, buckets,
+                               costs.taken(rank))  # fmt: skip
         head, tail = traffic.exposed_gather, traffic.exposed_reduce
     update = update_seconds(trained, shards, expert_shards, costs.devices[rank], step.stack, training.optimizer, layout.zero)
     if training.offload.optimizer != "none":

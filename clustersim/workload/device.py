@@ -11,12 +11,13 @@ from clustersim.workload.gemm import MatrixUnit
 
 DEFAULT_GEMM = 0.75
 """Share of the peak for a GPU whose preset has no matrix-product measurement (the middle of the MAMF table, 0.51 to 0.87)."""
-DEFAULT_ATTENTION = {"fa1": (0.30, 0.25), "fa2": (0.50, 0.42), "fa3": (0.60, 0.50)}
+DEFAULT_ATTENTION = {"fa1": (0.25, 0.20), "fa2": (0.45, 0.38), "cudnn": (0.50, 0.42), "fa3": (0.60, 0.50)}
 """Forward and backward shares of the peak where a preset has none: between the A100's and the H100's."""
 DEPTH_OVERHEAD = 128.0
-"""K0 of a bf16 tile: prologue and epilogue in depth. Their *time* does not shrink with the precision, so K0 grows with the peak."""
-KERNEL_KEY = {"flash-1": "fa1", "triton": "fa1", "flash-2": "fa2", "cudnn": "fa2", "flash-3": "fa3"}
-"""Kernel generation of a stack → key of the preset's attention shares (cuDNN 8.9 and 9 equal FlashAttention-2's shares)."""
+"""K0 of a bf16 tile: prologue and epilogue in depth. Narrower elements: the same prologue time is more depth (peak ÷ bf16 peak),
+and a pipeline stage of as many bytes holds more of it (as much again): K0 grows with the square, 512 for fp8."""
+KERNEL_KEY = {"flash-1": "fa1", "triton": "fa1", "flash-2": "fa2", "cudnn": "cudnn", "flash-3": "fa3"}
+"""Kernel generation of a stack → key of the preset's attention shares."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -49,7 +50,7 @@ class Device:
         share = self.gpu.efficiency.gemm.get(native, DEFAULT_GEMM)  # type: ignore[call-overload]
         peak = self.peak(precision)
         base = self.gpu.peak.get("bf16", self.gpu.peak.get("fp16", peak))
-        depth = DEPTH_OVERHEAD * max(1.0, peak / base)
+        depth = DEPTH_OVERHEAD * max(1.0, peak / base) ** 2
         return MatrixUnit(peak * share * self.clock, self.gpu.sms, self.memory_rate, self.launch, depth)
 
     @cached_property
@@ -69,7 +70,7 @@ class Device:
     def flash_shares(self, kernel: str) -> tuple[float, float]:
         """Shares of the 16-bit peak of a flash kernel forward and backward, clock included; a GPU without the generation
         named runs the newest older one."""
-        order = ("fa3", "fa2", "fa1")
+        order = ("fa3", "cudnn", "fa2", "fa1")
         wanted = KERNEL_KEY[kernel]
         have = self.gpu.efficiency
         for name in order[order.index(wanted) :]:

@@ -50,6 +50,9 @@ class Stack(PresetModel, folder="stacks"):
     """Share of stage-to-stage traffic that still holds up the sender where ``overlap.pp`` is on."""
     dp_overlaps: bool = True
     """False: the stack has no overlap of gradient traffic, whatever the layout asks (Megatron before 2022)."""
+    communication_sms: int = Field(default=16, ge=0)
+    """SMs that a collective takes while it runs beside computation (NCCL: two channels for each of eight NICs, an SM each);
+    hidden traffic slows computation by their share."""
     gather_overlaps: bool = True
     """Updated parameters are gathered beside the first forward; False: before it (ZeRO of DeepSpeed, InternEvo)."""
     moe_once_a_node: bool = False
@@ -63,7 +66,7 @@ class Stack(PresetModel, folder="stacks"):
     host_backward: Seconds = 0.45e-3
     host_sync: Seconds = 0.0
     """Host time of each blocking collective, added to the above."""
-    rank_spread: float = Field(default=0.006, ge=0, le=0.2)
+    rank_spread: float = Field(default=0.015, ge=0, le=0.2)
     """Standard deviation of the speed of single GPUs under one clock setting; the slowest sets the pace."""
     pass_jitter: float = Field(default=0.0, ge=0, le=0.2)
     """Standard deviation of a pipeline pass from microbatch to microbatch; neighbouring stages wait for the slowest."""
