@@ -30,7 +30,8 @@ def _frees(graph: Graph) -> npt.NDArray[np.bool_]:
 def peak_in_flight(graph: Graph) -> Ints:
     """(ranks,) the most units (microbatch, or slice of one, through one stage) whose activations a rank holds at once.
 
-    An F takes, a B or W frees (W holds what it needs until it has run), in list order; a fused pair takes before it frees.
+    An F takes, a B or W frees (W holds what it needs until it has run), in list order; a fused pair takes before it
+    frees.
     """
     parts = graph.parts
     change = np.isin(parts.kind, _TAKES).astype(np.int64) - _frees(graph)
@@ -79,7 +80,8 @@ def in_flight_at_peak(graph: Graph, stage_bytes: npt.ArrayLike) -> list[dict[int
 
 @dataclass(frozen=True, eq=False)
 class Held:
-    """Bytes of activations on one rank: ``bytes[i]`` from ``time_s[i]`` on; ``op[i]`` is the op that made the change."""
+    """Bytes of activations on one rank: ``bytes[i]`` from ``time_s[i]`` on; ``op[i]`` is the op that made the
+    change."""
 
     time_s: Floats
     bytes: Floats
@@ -107,8 +109,9 @@ def held_bytes(
         checkpoint_bytes: what a unit holds between F and R where the list recomputes it; None: the same as without.
 
     Returns:
-        One ``Held`` a rank. An F takes at its start (only the checkpoint, if an R takes the rest), a B or W frees at its
-        end; an offload frees when the copy has ended, a reload takes when its copy starts. At equal times frees come first.
+        One ``Held`` a rank. An F takes at its start (only the checkpoint, if an R takes the rest), a B or W frees at
+        its end; an offload frees when the copy has ended, a reload takes when its copy starts. At equal times frees
+        come first.
     """
     graph = timeline.graph
     parts = graph.parts

@@ -22,8 +22,8 @@ class Costs:
     """Durations of ops and delays of messages, in seconds.
 
     Attributes:
-        seconds: duration of each kind of op: one number for all stages, or one a stage: (stages,), or (stages of a chain,)
-            for all chains alike. A kind that is absent takes: B = I + W, R = F, every other kind 0.
+        seconds: duration of each kind of op: one number for all stages, or one a stage: (stages,), or (stages of a
+            chain,) for all chains alike. A kind that is absent takes: B = I + W, R = F, every other kind 0.
         share: the durations are those of a whole rank's share of one microbatch, so an op takes
             duration ÷ (chunks a rank × slices). Otherwise they are those of one op.
         fused: what a fused pair takes, as a fraction of the sum of its parts.
@@ -46,8 +46,21 @@ class Costs:
     rank_factors: Sequence[float] | None = None
 
     @classmethod
-    def of(cls, F: Numbers = 1.0, I: Numbers = 1.0, W: Numbers = 1.0, B: Numbers | None = None, **more: object) -> Costs:  # noqa: E741, N803
-        """Costs of a whole rank's share of a microbatch: forward, input gradient, weight gradient, B (default I + W)."""
+    def of(
+        cls,
+        F: Numbers = 1.0,
+        I: Numbers = 1.0,  # noqa: E741 - the field's name
+        W: Numbers = 1.0,
+        B: Numbers | None = None,
+        **more: object,
+    ) -> Costs:
+        """Costs of a whole rank's share of a microbatch.
+
+        Args:
+            F, I, W: forward, input gradient, weight gradient: one number, or one a stage.
+            B: full backward; None: I + W.
+            more: the other attributes.
+        """
         seconds: dict[Kind, Numbers] = {Kind.F: F, Kind.I: I, Kind.W: W}
         if B is not None:
             seconds[Kind.B] = B
@@ -77,7 +90,12 @@ class Costs:
         rank_of = parts.rank[parts.node]
         every = [
             (self.slice_factors, slice_of, "slice_factors", slices),
-            (self.microbatch_factors, batch_of, "microbatch_factors", max(program.microbatches, int(batch_of.max(initial=-1)) + 1)),
+            (
+                self.microbatch_factors,
+                batch_of,
+                "microbatch_factors",
+                max(program.microbatches, int(batch_of.max(initial=-1)) + 1),
+            ),
             (self.rank_factors, rank_of, "rank_factors", graph.ranks),
         ]
         return [(factors, index, name, count) for factors, index, name, count in every if factors is not None]
@@ -119,7 +137,9 @@ def _array(value: object, shape: tuple[int, ...], name: str) -> Floats:
     """A number or an array of just this shape, as an array of this shape."""
     array = np.asarray(value, dtype=np.float64)
     if array.ndim and array.shape != shape:
-        raise InputError(f"{name} needs one number or {' × '.join(map(str, shape))}, not {' × '.join(map(str, array.shape))}")
+        raise InputError(
+            f"{name} needs one number or {' × '.join(map(str, shape))}, not {' × '.join(map(str, array.shape))}"
+        )
     if np.isnan(array).any() or (array < 0).any():
         raise InputError(f"{name} must be at least 0")
     return np.broadcast_to(array, shape)

@@ -12,8 +12,8 @@ from clustersim.pipeline.replay import Timeline
 
 @dataclass(frozen=True)
 class Step:
-    """One link of a critical path: an op (or transfer) from ``start`` to ``end``; ``message`` is the index of the message
-    that it waited for, −1 if it waited for an op of its own rank."""
+    """One link of a critical path: an op (or transfer) from ``start`` to ``end``; ``message`` is the index of the
+    message that it waited for, −1 if it waited for an op of its own rank."""
 
     node: int
     label: str
@@ -33,8 +33,8 @@ def critical_rank(timeline: Timeline) -> int:
 def critical_path(timeline: Timeline) -> list[Step]:
     """The critical path in time order: each op starts the moment the one before it, or its message, lets it.
 
-    It ends with the op that ends last (on ties the lowest rank's), and follows, from each op back, the edge that was ready
-    last (list order on ties). Shortening an op off this path cannot shorten the step.
+    It ends with the op that ends last (on ties the lowest rank's), and follows, from each op back, the edge that was
+    ready last (list order on ties). Shortening an op off this path cannot shorten the step.
     """
     graph = timeline.graph
     if not graph.ops:

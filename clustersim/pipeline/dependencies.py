@@ -1,11 +1,12 @@
 """Which op waits for which: the rules that turn op lists into edges, written over flat arrays.
 
-An *op* here is one action of a rank's list: a single piece of work, or a fused pair that starts and ends as one. A *part* is
-one piece of work of an op (a fused pair has two). The rules (s = stage, u = unit, a chain's last stage = its loss):
+An *op* here is one action of a rank's list: a single piece of work, or a fused pair that starts and ends as one. A
+*part* is one piece of work of an op (a fused pair has two). The rules (s = stage, u = unit, a chain's last stage =
+its loss):
 
-=================  ============================================================================================
+=================  =====================================================================================
 op                 waits for
-=================  ============================================================================================
+=================  =====================================================================================
 F(s,u)             F(s−1,u); the earlier slices of its microbatch on s (their keys and values)
 B, I(s,u)          F(s,u); the B or I of (s+1,u), or after the loss its own F; the later slices of its microbatch
 W(s,u)             I(s,u)
@@ -16,15 +17,15 @@ UNSHARD            the compute op listed before it; compute of the stage listed 
 RESHARD, REDUCE_GRAD  the compute op listed before it
 OFFLOAD, RELOAD    F(s,u), the offload; the backward waits for the reload
 S(·,u), T(·,u)     F(last,u); every S(·,u). The loss stage's backward waits for every T(·,u) (or S if there is no T)
-=================  ============================================================================================
+=================  =====================================================================================
 
-Compute ops of one rank run in list order, so an edge is stored only where list order does not already hold it. Where a list
-has RECV for a tensor the dependency runs over it; otherwise an edge between ranks is a message of its own.
+Compute ops of one rank run in list order, so an edge is stored only where list order does not already hold it. Where
+a list has RECV for a tensor the dependency runs over it; otherwise an edge between ranks is a message of its own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
@@ -46,7 +47,7 @@ NO_UNIT = -1
 
 @dataclass
 class Parts:
-    """A program as flat arrays: ops (rank-major in list order, until a graph renumbers them), and their parts, first parts first.
+    """A program as flat arrays: ops (rank-major until a graph renumbers them) and their parts, first parts first.
 
     ``rank``: (ops,) the rank of each op; ``place``: (ops,) its index in that rank's list; ``node, stage, kind, unit``:
     (parts,) with ``kind`` an index into ``KINDS`` and ``unit`` −1 for an op of a whole stage.
@@ -65,16 +66,21 @@ class Parts:
         return len(self.rank)
 
 
+def _opened(action: Action, kinds: tuple[type, ...]) -> Iterable[Action]:
+    return parts_of(action) if type(action) in kinds else (action,)
+
+
 def flatten(program: Program, *, serial: bool = False) -> Parts:
     """The flat arrays of a program; ``serial`` makes a fused pair two ops, one after the other.
 
-    The messages of a batch become ops of their own (what a batch posts together waits for nothing of the same batch here).
+    The messages of a batch become ops of their own (what a batch posts together waits for nothing of the same batch
+    here).
     """
     ranks: Sequence[Sequence[Action]] = program.ranks
     kinds = set(map(type, chain.from_iterable(ranks)))
     if Batch in kinds or (serial and Fused in kinds):
         opened = (Batch, Fused) if serial else (Batch,)
-        ranks = [[part for action in rank for part in (parts_of(action) if type(action) in opened else (action,))] for rank in ranks]
+        ranks = [[part for action in rank for part in _opened(action, opened)] for rank in ranks]
     actions: list[Any] = list(chain.from_iterable(ranks))
     pairs = [index for index, action in enumerate(actions) if type(action) is Fused] if Fused in kinds else []
     second = [actions[index].second for index in pairs]
@@ -133,11 +139,13 @@ class Rules:
         if min(parts.stage.min(initial=0), parts.unit.min(initial=0)) < NO_UNIT or parts.stage.min(initial=0) < 0:
             raise InputError("stages and units are numbered from 0")
         if self.stages * self.units > 64 * parts.ops + 1_000_000:
-            raise InputError(f"{self.stages} stages × {self.units} units named by only {parts.ops} ops: a number is out of range")
+            raise InputError(
+                f"{self.stages} stages × {self.units} units in only {parts.ops} ops: a number is out of range"
+            )
         if program.chains < 1 or self.stages % program.chains:
             raise InputError(f"{self.stages} stages do not divide into {program.chains} chains")
 
-    # --- looking ops up -------------------------------------------------------------------------------------------------
+    # --- looking ops up -------------------------------------------------------------------------------------
 
     def table(self, kind: Kind) -> Ints:
         """(stages × units,) op that does this kind of work, −1 where none does."""
@@ -167,7 +175,7 @@ class Rules:
             mine |= self.parts.kind == code
         return self.parts.node[mine], self.parts.stage[mine], self.parts.unit[mine]
 
-    # --- adding edges ---------------------------------------------------------------------------------------------------
+    # --- adding edges ---------------------------------------------------------------------------------------
 
     def wait(self, target: Ints, table: Ints, stage: Ints, unit: Ints, kind: Kind, *, message: bool = False) -> None:
         """Targets wait for ``table``'s op of (stage, unit); ``message`` makes edges between ranks messages.
@@ -183,7 +191,8 @@ class Rules:
 
     def _asynchronous(self, source: Ints, target: Ints) -> Bools:
         compute = IS_COMPUTE[self.parts.kind[: self.parts.ops]]
-        return ~(compute[source] & compute[target])
+        ordered: Bools = compute[source] & compute[target]
+        return ~ordered
 
     def optional(self, target: Ints, stage: Ints, unit: Ints, kind: Kind) -> Bools:
         """Targets wait for ops of ``kind`` where there are any; returns where."""
@@ -192,7 +201,7 @@ class Rules:
         self.wait(target[there], table, stage[there], unit[there], kind)
         return there
 
-    # --- the rules ------------------------------------------------------------------------------------------------------
+    # --- the rules ------------------------------------------------------------------------------------------
 
     def apply(self) -> Edges:
         """Every rule, one after the other."""
@@ -260,7 +269,8 @@ class Rules:
             self.optional(*self.select(kind), Kind.RELOAD)
 
     def _vocabulary(self) -> None:
-        """F(loss) → every S → barrier → every T → barrier → backward of the loss; a barrier is a node without duration."""
+        """F(loss) → every S → barrier → every T → barrier → backward of the loss; a barrier is a node without
+        duration."""
         local, _, local_unit = self.select(Kind.S)
         final, _, final_unit = self.select(Kind.T)
         loss = self.stages - 1

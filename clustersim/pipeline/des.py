@@ -1,8 +1,9 @@
 """Replay in SimPy: streams are processes, messages and copies are flows over links, everything happens at its time.
 
-It replays the graph that the compiled replay walks, and without shared links its start and end times are the same to the last
-float. With a ``Fabric`` it models what a longest path cannot: messages of neighbouring stages, data-parallel traffic and
-checkpoints that share a NIC. Blocking, deferred or overlapped p2p are properties of the graph (``compile(…, p2p=…)``).
+It replays the graph that the compiled replay walks, and without shared links its start and end times are the same to
+the last float. With a ``Fabric`` it models what a longest path cannot: messages of neighbouring stages, data-parallel
+traffic and checkpoints that share a NIC. Blocking, deferred or overlapped p2p are properties of the graph
+(``compile(…, p2p=…)``).
 """
 
 from __future__ import annotations
@@ -137,7 +138,7 @@ class _Run:
         for traffic in fabric.traffic:
             self._after(traffic.start, partial(self.network.start, traffic.route, traffic.bytes, lambda _: None))
 
-    # --- processes and events ------------------------------------------------------------------------------------------
+    # --- processes and events -------------------------------------------------------------------------------
 
     def _stream(self, nodes: list[int]) -> Generator[simpy.Event, Any, None]:
         """A stream: its ops one after another, each when all that it waits for is there."""
@@ -174,7 +175,8 @@ class _Run:
                 self._arrived(head)
 
     def _send(self, head: int, delay: float) -> None:
-        """A message leaves for ``head``. If nothing else is awaited there, its arrival itself is what the stream waits for."""
+        """A message leaves for ``head``. If nothing else is awaited there, its arrival itself is what the stream
+        waits for."""
         arrival = Timeout(self.env, delay)
         assert arrival.callbacks is not None
         if not self.only_one[head]:
@@ -219,7 +221,8 @@ class _Run:
         timeout.callbacks.append(lambda _: then())
 
     def _flow(self, way: tuple[Route, float], seconds: float, then: Any) -> None:
-        """Bytes over shared links, then what is left of ``seconds``; alone on the links it takes ``seconds`` exactly."""
+        """Bytes over shared links, then what is left of ``seconds``; alone on the links it takes ``seconds``
+        exactly."""
         assert self.network is not None
         route, size = way
         idle = self.network.seconds(route, size)

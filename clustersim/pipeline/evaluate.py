@@ -3,7 +3,8 @@
 Bubbles, with p ranks, work = compute seconds summed over ranks:
 
 * ``step``: idle ÷ step = 1 − work ÷ (p × makespan): what a step with a barrier at its end pays;
-* ``span``: 1 − work ÷ (p × the longest span of one rank): the papers' "zero bubble", true if no rank waits for another's end;
+* ``span``: 1 − work ÷ (p × the longest span of one rank): the papers' "zero bubble", true if no rank waits for
+another's end;
 * ``work``: idle ÷ work = p × makespan ÷ work − 1: by how much longer than ideal the step is.
 """
 
@@ -21,9 +22,9 @@ def evaluate(timeline: Timeline) -> dict[str, Any]:
 
     Returns:
         ``makespan`` (first start to last end, in the unit of the costs); ``bubble`` with ``step``, ``span``, ``work``;
-        ``rank_span`` a rank; ``peak_in_flight`` a rank, in units (a unit is one microbatch, or slice of one, on one stage);
-        ``peak_in_flight_microbatches`` a rank, in whole microbatches on a whole rank's share (units ÷ (chunks × slices));
-        ``messages`` between ranks; ``idle_by_cause`` summed over ranks. Fractions of nothing are None.
+        ``rank_span`` a rank; ``peak_in_flight`` a rank, in units (a unit is one microbatch, or slice of one, on one
+        stage); ``peak_in_flight_microbatches`` a rank, in whole microbatches on a whole rank's share (units ÷ (chunks
+        × slices)); ``messages`` between ranks; ``idle_by_cause`` summed over ranks. Fractions of nothing are None.
     """
     graph = timeline.graph
     peaks = peak_in_flight(graph)

@@ -1,9 +1,9 @@
 """Links that flows share, for the SimPy replay: which messages cross which links, and how a link divides its bandwidth.
 
-A flow crosses all links of its route at once. A ``fair`` link gives every flow on it the same share; a ``fifo`` link serves
-one flow at a time, in order of arrival. A flow moves at the least that any of its links gives it; what one link leaves over
-because another is narrower is not handed on (equal shares, not max-min filling). Bytes are conserved and no link ever carries
-more than its bandwidth.
+A flow crosses all links of its route at once. A ``fair`` link gives every flow on it the same share; a ``fifo`` link
+serves one flow at a time, in order of arrival. A flow moves at the least that any of its links gives it; what one
+link leaves over because another is narrower is not handed on (equal shares, not max-min filling). Bytes are conserved
+and no link ever carries more than its bandwidth.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """A program compiled once into flat arrays: what both replays, the metrics and the drawings read.
 
-``compile(program)`` checks nothing but what it needs: every op must be able to start. If one cannot, it raises ``Deadlock``
-and names, for each rank that is stuck, the op it stands at and what that waits for.
+``compile(program)`` checks nothing but what it needs: every op must be able to start. If one cannot, it raises
+``Deadlock`` and names, for each rank that is stuck, the op it stands at and what that waits for.
 
-Nodes are numbered: first the ops, in an order in which each comes after all that it waits for (so a replay walks memory from
-front to back; rank-major order makes equal ranks collide in the cache and costs a factor of 5), then transfers (with blocking
-p2p only) and barriers. ``graph.rank_ops[r]`` lists rank r's ops as its list does. Costs are no part of a graph: durations and
-delays come with each replay.
+Nodes are numbered: first the ops, in an order in which each comes after all that it waits for (so a replay walks
+memory from front to back; rank-major order makes equal ranks collide in the cache and costs a factor of 5), then
+transfers (with blocking p2p only) and barriers. ``graph.rank_ops[r]`` lists rank r's ops as its list does. Costs are
+no part of a graph: durations and delays come with each replay.
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ import numpy as np
 import numpy.typing as npt
 
 from clustersim.errors import Deadlock
-from clustersim.pipeline.dependencies import CODE, KINDS, NO_UNIT, Bools, Edges, Ints, Parts, Rules, flatten
-from clustersim.pipeline.ops import Kind, Op, Program
+from clustersim.pipeline.deadlock import op_of, stuck
+from clustersim.pipeline.dependencies import CODE, Bools, Edges, Ints, Parts, Rules, flatten
+from clustersim.pipeline.ops import Kind, Program
 from clustersim.pipeline.streams import (
     CommStreams,
     add_gathers,
@@ -63,10 +64,10 @@ class Messages:
 class Graph:
     """A program's ops and their edges.
 
-    ``rank, stage, kind, unit, fused``: (ops,), of the first part of a fused pair; ``parts`` has both. ``order``: (nodes,) a
-    topological order, ``rounds``: where its rounds begin (a round's nodes wait only for earlier rounds). ``edges``: incoming
-    edges in that order; ``edge_message``: (edges,) the message an edge carries, −1 for none. ``transfer``: (messages,) the
-    node of each message with blocking p2p, else empty.
+    ``rank, stage, kind, unit, fused``: (ops,), of the first part of a fused pair; ``parts`` has both. ``order``:
+    (nodes,) a topological order, ``rounds``: where its rounds begin (a round's nodes wait only for earlier rounds).
+    ``edges``: incoming edges in that order; ``edge_message``: (edges,) the message an edge carries, −1 for none.
+    ``transfer``: (messages,) the node of each message with blocking p2p, else empty.
     """
 
     program: Program
@@ -192,8 +193,8 @@ class Graph:
     def label(self, node: int) -> str:
         """A node's text: ``2F3``, ``(0F3;3B1)OVERLAP_F_B``, or what a transfer or barrier is."""
         if node < self.ops and self.second[node] >= 0:
-            return f"({_op(self.parts, node)};{_op(self.parts, int(self.second[node]))})OVERLAP_F_B"
-        return str(_op(self.parts, node)) if node < self.ops else "transfer or barrier"
+            return f"({op_of(self.parts, node)};{op_of(self.parts, int(self.second[node]))})OVERLAP_F_B"
+        return str(op_of(self.parts, node)) if node < self.ops else "transfer or barrier"
 
     def durations(self, costs: Costs) -> Floats:
         """(ops,) seconds of each op."""
@@ -204,21 +205,7 @@ class Graph:
         return costs.delays(self)
 
 
-def label(parts: Parts, node: int) -> str:
-    """A node's text."""
-    if node >= parts.ops:
-        return "transfer or barrier"
-    halves = [node, *(np.flatnonzero(parts.node[parts.ops :] == node) + parts.ops).tolist()]
-    texts = [str(_op(parts, half)) for half in halves]
-    return texts[0] if len(texts) == 1 else f"({texts[0]};{texts[1]})OVERLAP_F_B"
-
-
-def _op(parts: Parts, part: int) -> Op:
-    unit = int(parts.unit[part])
-    return Op(int(parts.stage[part]), KINDS[int(parts.kind[part])], None if unit == NO_UNIT else unit)
-
-
-def compile(  # noqa: A001 - the field's word; the module is imported by name
+def compile(
     program: Program,
     *,
     p2p: P2P = "overlapped",
@@ -230,11 +217,11 @@ def compile(  # noqa: A001 - the field's word; the module is imported by name
 
     Args:
         program: the op lists.
-        p2p: ``overlapped``: a message leaves when its op ends and holds nobody up. ``blocking``: between two compute ops a
-            rank runs one batch of its sends and of the receives that the next op needs; a transfer starts when both ends
-            have come to theirs, and both stand still until it is over (Megatron without overlap, torch's 1F1B).
-            ``deferred``: a message is sent with its rank's next communication: it leaves when the sender's next compute op
-            has ended, unless that op receives something itself.
+        p2p: ``overlapped``: a message leaves when its op ends and holds nobody up. ``blocking``: between two compute
+            ops a rank runs one batch of its sends and of the receives that the next op needs; a transfer starts when
+            both ends have come to theirs, and both stand still until it is over (Megatron without overlap, torch's
+            1F1B). ``deferred``: a message is sent with its rank's next communication: it leaves when the sender's
+            next compute op has ended, unless that op receives something itself.
         streams: see ``clustersim.pipeline.streams``; only for lists with explicit sends and receives.
         fused: ``atomic``: a fused pair starts and ends as one; ``serial``: its first op, then its second.
         resident_limit: units that may stay on a rank; an F waits for the offloads that make room. None: no limit.
@@ -257,7 +244,7 @@ def compile(  # noqa: A001 - the field's word; the module is imported by name
         source, target, message, transfer, nodes = _rendezvous(parts, source, target, message, nodes)
     order, bounds = rounds(nodes, source, target, [op for op, _ in edges.missing])
     if len(order) < nodes:
-        raise Deadlock(_stuck(parts, source, target, order, edges))
+        raise Deadlock(stuck(parts, source, target, order, edges))
     number = np.arange(nodes)
     number[order[order < parts.ops]] = np.arange(parts.ops)
     parts, stream, messages, renumbered = _renumbered(parts, stream, messages, number)
@@ -268,7 +255,9 @@ def compile(  # noqa: A001 - the field's word; the module is imported by name
     position[order] = np.arange(nodes)
     csr, by = Csr.group(position[target], source, nodes)
     mask, joined_names = compute_mask(parts), tuple(names)
-    return Graph(program, parts, mask, stream, joined_names, order, bounds, csr, message[by], messages, transfer, nodes, p2p)
+    return Graph(
+        program, parts, mask, stream, joined_names, order, bounds, csr, message[by], messages, transfer, nodes, p2p
+    )
 
 
 def _renumbered(parts: Parts, stream: Ints, messages: Messages, number: Ints) -> tuple[Parts, Ints, Messages, Ints]:
@@ -307,7 +296,8 @@ def _messages(parts: Parts, source: Ints, target: Ints) -> Messages:
 
 
 def _deferred(parts: Parts, source: Ints, target: Ints, message: Ints) -> Ints:
-    """Messages leave behind the sender's next compute op, unless that op receives and so is preceded by communication."""
+    """Messages leave behind the sender's next compute op, unless that op receives and so is preceded by
+    communication."""
     crossing = message >= 0
     receives = np.zeros(parts.ops, dtype=np.bool_)
     receives[target[crossing]] = True
@@ -336,22 +326,3 @@ def _rendezvous(
     new_target.append(goes_there[blocks])
     joined = np.concatenate(new_source)
     return joined, np.concatenate(new_target), np.full(len(joined), -1, dtype=np.int64), transfer, nodes + len(transfer)
-
-
-def _stuck(parts: Parts, source: Ints, target: Ints, order: Ints, edges: Edges) -> str:
-    """Which rank waits at which op for what."""
-    done = np.zeros(max(parts.ops, int(max(source.max(initial=0), target.max(initial=0))) + 1), dtype=np.bool_)
-    done[order] = True
-    absent: dict[int, list[Op]] = {}
-    for op, wanted in edges.missing:
-        absent.setdefault(op, []).append(wanted)
-    lines = []
-    open_ops = np.flatnonzero(compute_mask(parts) & ~done[: parts.ops])
-    ranks, first = np.unique(parts.rank[open_ops], return_index=True)
-    for rank, op in zip(ranks.tolist(), open_ops[first].tolist(), strict=True):
-        waits = [f"{wanted} (which no rank runs)" for wanted in absent.get(op, [])]
-        for other in sorted(set(source[(target == op) & ~done[source]].tolist())):
-            where = f" (rank {parts.rank[other]})" if other < parts.ops else ""
-            waits.append(f"{label(parts, other)}{where}")
-        lines.append(f"rank {rank} waits at {label(parts, op)} for {', '.join(waits)}")
-    return "deadlock: " + "; ".join(lines or [f"{label(parts, op)} waits for {wanted}" for op, wanted in edges.missing])

@@ -1,19 +1,19 @@
 """Why a rank stands still: every idle second of a timeline with its cause.
 
-============== ==============================================================================================================
+============== ======================================================================================================
 cause          a rank's compute stream is idle because
-============== ==============================================================================================================
+============== ======================================================================================================
 fill           its first op has not started
 drain          its last op has ended and the step has not
 dependency     what the next op needs is still being computed, and would be on ranks of equal speed too
 imbalance      … but would not be if every op of a kind took its kind's mean (a slow stage, jitter): the excess
 latency        what it needs is computed and on its way (a message, a receive queued behind another, a parameter gather)
-blocked_send   its own send holds it up (blocking p2p), or a finished tensor waits for its sender's next op (deferred p2p)
+blocked_send   its own send holds it up (blocking p2p), or a finished tensor waits for its sender's next op (deferred)
 memory         it waits for an offload to make room, or for a reload
-============== ==============================================================================================================
+============== ======================================================================================================
 
-The causes of one rank add up to makespan − work. ``dependency`` and ``imbalance`` are told apart op by op, by a second replay
-in which all ops of a kind take the kind's mean duration.
+The causes of one rank add up to makespan − work. ``dependency`` and ``imbalance`` are told apart op by op, by a
+second replay in which all ops of a kind take the kind's mean duration.
 """
 
 from __future__ import annotations
@@ -72,7 +72,8 @@ def idle_by_cause(timeline: Timeline) -> dict[str, float]:
 
 @dataclass(frozen=True)
 class _Wait:
-    """The gap before one op: ``computed`` is when what it needs was computed, ``left`` when it was sent, ``end`` its start."""
+    """The gap before one op: ``computed`` is when what it needs was computed, ``left`` when it was sent, ``end`` its
+    start."""
 
     rank: int
     op: int
@@ -97,11 +98,12 @@ def _compute_ops(graph: Graph) -> list[Ints]:
 def _waits(timeline: Timeline) -> list[_Wait]:
     """Every gap between two compute ops of a rank."""
     binding = Binding(timeline)
-    waits = []
+    waits: list[_Wait] = []
     for rank, ops in enumerate(_compute_ops(timeline.graph)):
         begin, end = timeline.end[ops[:-1]], timeline.start[ops[1:]]
-        for index in np.flatnonzero(end > begin).tolist():
-            waits.append(_wait(binding, rank, int(ops[index + 1]), float(begin[index]), float(end[index])))
+        late = np.flatnonzero(end > begin)
+        rows = zip(ops[late + 1].tolist(), begin[late].tolist(), end[late].tolist(), strict=True)
+        waits += [_wait(binding, rank, op, left, right) for op, left, right in rows]
     return waits
 
 
@@ -132,8 +134,8 @@ def _wait(binding: Binding, rank: int, op: int, start: float, end: float) -> _Wa
 class Binding:
     """For each node of a timeline the edge that decided its start: the last to be ready, the first listed on ties.
 
-    ``sources, messages``: (nodes,) the edge's source and message, −1 for none. A node that started later than all its edges
-    were ready (a release time) has none.
+    ``sources, messages``: (nodes,) the edge's source and message, −1 for none. A node that started later than all its
+    edges were ready (a release time) has none.
     """
 
     def __init__(self, timeline: Timeline) -> None:

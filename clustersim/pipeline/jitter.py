@@ -1,6 +1,7 @@
 """Durations that vary from op to op, drawn under a seed.
 
-A draw belongs to (kind, stage, unit), not to a place in a list: two schedules compared under one seed see the same slow ops.
+A draw belongs to (kind, stage, unit), not to a place in a list: two schedules compared under one seed see the same
+slow ops.
 """
 
 from __future__ import annotations

@@ -35,7 +35,9 @@ def choose(graph: Graph, replicas: int, engine: Engine) -> Engine:
         ValueError: the engine is unknown, or numba was asked for and is not installed.
     """
     if engine == "numba" and not has_numba():
-        raise ValueError("engine 'numba' needs the numba package (pip install 'clustersim[fast]'), which is not installed")
+        raise ValueError(
+            "engine 'numba' needs the numba package (pip install 'clustersim[fast]'), which is not installed"
+        )
     if engine not in ("auto", "python", "numpy", "numba"):
         raise ValueError(f"engine must be auto, python, numpy or numba, not {engine!r}")
     if engine != "auto":
@@ -56,8 +58,8 @@ def has_numba() -> bool:
 class Problem:
     """One call's numbers.
 
-    ``duration``: (replicas, nodes) seconds; ``delay``: (replicas or 1, messages + 1) seconds, the last one 0 (the delay of
-    edges that are no messages); ``release``: (nodes,) earliest starts, seconds.
+    ``duration``: (replicas, nodes) seconds; ``delay``: (replicas or 1, messages + 1) seconds, the last one 0 (the
+    delay of edges that are no messages); ``release``: (nodes,) earliest starts, seconds.
     """
 
     graph: Graph
@@ -70,8 +72,8 @@ def longest_path(problem: Problem, engine: Engine) -> tuple[Floats, Floats]:
     """(nodes,) start and end of every node of a problem of one replica, seconds."""
     engine = choose(problem.graph, 1, engine)
     if engine == "python":
-        start, end = _walk(problem, 0)
-        return np.array(start), np.array(end)
+        begins, ends = _walk(problem, 0)
+        return np.array(begins), np.array(ends)
     if engine == "numpy":
         return _by_round_once(problem)
     from clustersim.pipeline import machine
@@ -98,7 +100,7 @@ def last_ends(problem: Problem, wanted: Ints, engine: Engine) -> Floats:
     return result
 
 
-# --- pure Python ----------------------------------------------------------------------------------------------------------
+# --- pure Python --------------------------------------------------------------------------------------------
 
 
 def _walk(problem: Problem, replica: int) -> tuple[list[float], list[float]]:
@@ -120,16 +122,16 @@ def _walk(problem: Problem, replica: int) -> tuple[list[float], list[float]]:
     return start, end
 
 
-# --- numpy: a round of nodes and all replicas at a time --------------------------------------------------------------------
+# --- numpy: a round of nodes and all replicas at a time -----------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
     """A graph laid out for numpy: nodes by round and, in a round, by falling number of edges.
 
-    The k-th incoming edges of a round then belong to a prefix of its nodes. ``place``: (nodes,) node at each place; ``at``:
-    (nodes,) place of each node; ``slots[k]``: places of the sources, message of each edge (the last index for none), where
-    each round begins in both.
+    The k-th incoming edges of a round then belong to a prefix of its nodes. ``place``: (nodes,) node at each place;
+    ``at``: (nodes,) place of each node; ``slots[k]``: places of the sources, message of each edge (the last index for
+    none), where each round begins in both.
     """
 
     place: Ints
@@ -195,17 +197,17 @@ def _by_round(problem: Problem, wanted: Ints) -> Floats:
     return ends[layout.at[wanted]].T
 
 
-# --- numba ----------------------------------------------------------------------------------------------------------------
+# --- numba --------------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
 class Tables:
     """A graph laid out for machine code: two edges a node in one row, so that the common case has no branch.
 
-    ``walk``: (nodes, 5) in topological order: node, source and message of its first edge, of its second (a node without one
-    has source ``nodes``, whose end lies before every release). ``more``: (edges, 2) source and message of further edges; ``more_at``: (n, 3) the
-    step of the walk that they belong to and where they begin and end, closed by a row that no step reaches.
-    Unsigned, so that numba need not look for negative indices.
+    ``walk``: (nodes, 5) in topological order: node, source and message of its first edge, of its second (a node
+    without one has source ``nodes``, whose end lies before every release). ``more``: (edges, 2) source and message of
+    further edges; ``more_at``: (n, 3) the step of the walk that they belong to and where they begin and end, closed
+    by a row that no step reaches. Unsigned, so that numba need not look for negative indices.
     """
 
     walk: npt.NDArray[np.uint32]

@@ -1,16 +1,20 @@
 """The longest path as machine code. Imported only when numba is there and worth its start-up time.
 
-Compiled once per machine and cached on disk. Without fastmath: additions keep their order, so the bits are those of the Python loop.
+Compiled once per machine and cached on disk. Without fastmath: additions keep their order, so the bits are those of
+the Python loop.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import numba
 
+_jit: Callable[[Callable[..., None]], Callable[..., None]] = numba.njit(cache=True, nogil=True)
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[misc, unused-ignore]
+
+@_jit
 def one(walk: Any, more: Any, more_at: Any, duration: Any, delay: Any, release: Any, start: Any, end: Any) -> None:
     """Fill start (nodes,) and end (nodes + 1,) of one replica; see ``kernel.Tables`` for the tables."""
     nodes = walk.shape[0]
@@ -33,8 +37,19 @@ def one(walk: Any, more: Any, more_at: Any, duration: Any, delay: Any, release: 
         end[node] = begin + duration[node]
 
 
-@numba.njit(cache=True, nogil=True)  # type: ignore[misc, unused-ignore]
-def many(walk: Any, more: Any, more_at: Any, duration: Any, delay: Any, release: Any, wanted: Any, start: Any, end: Any, result: Any) -> None:
+@_jit
+def many(
+    walk: Any,
+    more: Any,
+    more_at: Any,
+    duration: Any,
+    delay: Any,
+    release: Any,
+    wanted: Any,
+    start: Any,
+    end: Any,
+    result: Any,
+) -> None:
     """Fill result (replicas, wanted) with ends; start and end are scratch that every replica uses again."""
     for replica in range(duration.shape[0]):
         hops = delay[min(replica, delay.shape[0] - 1)]

@@ -3,7 +3,8 @@
     graph = compile(program)                                       # once
     timeline = replay(graph, graph.durations(costs), graph.delays(costs))
 
-``clustersim.pipeline.des`` replays the same graph in SimPy, and there models what this replay cannot: links that messages share.
+``clustersim.pipeline.des`` replays the same graph in SimPy, and there models what this replay cannot: links that
+messages share.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustersim.pipeline.costs import Costs
-from clustersim.pipeline.graph import Floats, Graph, compile  # noqa: A004 - this module's public name
+from clustersim.pipeline.graph import Floats, Graph, compile
 from clustersim.pipeline.kernel import Engine, Problem, last_ends, longest_path
 
 __all__ = ["Costs", "Graph", "Timeline", "compile", "replay", "replay_many", "replay_speeds"]
@@ -27,7 +28,8 @@ _BLOCK = 4_000_000  # op-replicas replayed at once: bounds memory to a few times
 class Timeline:
     """When each op ran.
 
-    ``node_start, node_end``: (nodes,) seconds, ops first; ``message_delay``: (messages,) seconds from departure to arrival.
+    ``node_start, node_end``: (nodes,) seconds, ops first; ``message_delay``: (messages,) seconds from departure to
+    arrival.
     """
 
     graph: Graph
@@ -125,7 +127,8 @@ def replay_many(
         per_rank: return the last end of each rank.
 
     Returns:
-        (replicas,) when the last op of each replica ends, or (replicas, ranks). The slowest replica decides a synchronous
+        (replicas,) when the last op of each replica ends, or (replicas, ranks). The slowest replica decides a
+        synchronous
         step: ``replay_many(…).max()``.
     """
     duration = np.atleast_2d(np.asarray(durations, dtype=np.float64))
@@ -168,7 +171,9 @@ def replay_speeds(
     factor = checked(factor, (len(factor), graph.ranks), "factors")
     block = max(1, _BLOCK // max(1, graph.nodes))
     results = [
-        replay_many(graph, base * factor[first : first + block][:, graph.rank], delays, engine=engine, per_rank=per_rank)
+        replay_many(
+            graph, base * factor[first : first + block][:, graph.rank], delays, engine=engine, per_rank=per_rank
+        )
         for first in range(0, len(factor), block)
     ]
     return np.concatenate(results) if results else np.zeros((0, graph.ranks) if per_rank else 0)

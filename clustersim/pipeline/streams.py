@@ -1,10 +1,11 @@
 """Streams: in what order a rank runs its ops, and what ops off the compute stream wait for.
 
-Compute ops of a rank run one after another in list order. Every other op runs on a stream of its own kind beside them, in list
-order there, and not before the compute op listed in front of it has ended (as a CUDA stream that waits for an event does):
+Compute ops of a rank run one after another in list order. Every other op runs on a stream of its own kind beside
+them, in list order there, and not before the compute op listed in front of it has ended (as a CUDA stream that waits
+for an event does):
 
-* sends and receives: one stream for each peer and direction (``"direction"``), for each peer (``"pair"``), or one for the
-  whole rank (``"rank"``: a receive that waits then holds up the sends behind it);
+* sends and receives: one stream for each peer and direction (``"direction"``), for each peer (``"pair"``), or one for
+  the whole rank (``"rank"``: a receive that waits then holds up the sends behind it);
 * UNSHARD, RESHARD, REDUCE_GRAD: the collective stream;
 * OFFLOAD and RELOAD: one copy stream each.
 """
@@ -114,8 +115,8 @@ def add_gathers(parts: Parts, edges: Edges) -> None:
 def add_residency(parts: Parts, edges: Edges, limit: int) -> None:
     """At most ``limit`` units stay on a rank: an F or RELOAD without room waits for the offloads that make it.
 
-    Backwards free their unit in list order; an offload frees it when the copy has ended. Where a list holds more than the
-    limit even so, nothing is added for the surplus (memory, not this replay, says that it does not fit).
+    Backwards free their unit in list order; an offload frees it when the copy has ended. Where a list holds more than
+    the limit even so, nothing is added for the surplus (memory, not this replay, says that it does not fit).
     """
     frees = (CODE[Kind.B], CODE[Kind.W])
     takes = (CODE[Kind.F], CODE[Kind.RELOAD])

@@ -20,7 +20,9 @@ class Csr:
     @classmethod
     def group(cls, by: Ints, other: Ints, nodes: int) -> tuple[Csr, Ints]:
         """Group edges by the node ``by``; also returns the permutation that sorted them (stable)."""
-        narrow = by.astype(np.uint16) if nodes <= 65_536 else by.astype(np.uint32)  # 16 bits sort by radix, in linear time
+        narrow = (
+            by.astype(np.uint16) if nodes <= 65_536 else by.astype(np.uint32)
+        )  # 16 bits sort by radix, in linear time
         permutation = np.argsort(narrow, kind="stable")
         start = np.zeros(nodes + 1, dtype=np.int64)
         np.cumsum(np.bincount(by, minlength=nodes), out=start[1:])

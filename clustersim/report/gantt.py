@@ -1,8 +1,8 @@
 """The papers' Gantt chart of a timeline, as PNG or SVG.
 
-Ranks are rows; widths are true; numbers are microbatches; a fused pair is one outlined box with its forward above its backward;
-idle stretches are tinted by cause; below each rank runs what it holds, with its limit. More than ``FOLD_AT`` boxes are folded
-into heat rows: the mean colour of each stretch of time.
+Ranks are rows; widths are true; numbers are microbatches; a fused pair is one outlined box with its forward above its
+backward; idle stretches are tinted by cause; below each rank runs what it holds, with its limit. More than
+``FOLD_AT`` boxes are folded into heat rows: the mean colour of each stretch of time.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import numpy as np
 
 from clustersim.pipeline.dependencies import KINDS
 from clustersim.pipeline.replay import Timeline
+from clustersim.report.heat import heat_rows
 from clustersim.report.scene import (
     CAUSE_COLOURS,
     COLOURS,
@@ -117,7 +118,7 @@ def _draw(axes: Axes, view: View, memory: bool, causes: bool, critical: bool) ->
     if causes:
         _gaps(axes, view, height)
     if len(view.boxes.op) > FOLD_AT:
-        _heat(axes, view, height)
+        heat_rows(axes, view, _colours(view), height)
     else:
         _boxes(axes, view, height)
         if critical:
@@ -132,7 +133,9 @@ def _draw(axes: Axes, view: View, memory: bool, causes: bool, critical: bool) ->
     axes.set_title(f"{_plain(view.name)}   ({said})", loc="left", fontsize=10, pad=4)
     axes.set_ylim(ranks * height - _GAP, -0.08)
     every = _every(view)
-    axes.set_yticks([rank * height + 0.5 for rank in range(0, ranks, every)], [f"rank {r}" for r in range(0, ranks, every)])
+    axes.set_yticks(
+        [rank * height + 0.5 for rank in range(0, ranks, every)], [f"rank {r}" for r in range(0, ranks, every)]
+    )
     axes.tick_params(axis="y", length=0, labelsize=8)
     axes.tick_params(axis="x", labelsize=8)
     for side in ("top", "right", "left"):
@@ -142,6 +145,12 @@ def _draw(axes: Axes, view: View, memory: bool, causes: bool, critical: bool) ->
 def _plain(text: str) -> str:
     """User text without matplotlib's markup: a dollar sign starts no formula."""
     return text.replace("$", r"\$")
+
+
+def _polygons(axes: Axes, corners: Floats, **style: Any) -> None:
+    from matplotlib.collections import PolyCollection
+
+    axes.add_collection(PolyCollection(list(corners), **style))
 
 
 def _rectangles(start: Floats, end: Floats, top: Floats, height: Floats) -> Floats:
@@ -155,23 +164,19 @@ def _rectangles(start: Floats, end: Floats, top: Floats, height: Floats) -> Floa
 
 
 def _gaps(axes: Axes, view: View, height: float) -> None:
-    from matplotlib.collections import PolyCollection
-
     folded = len(view.boxes.op) > FOLD_AT
     gaps = [gap for gap in view.gaps if not folded or gap.end - gap.start > view.timeline.makespan / 300]
     zero = view.timeline.first_start
     start = np.array([gap.start - zero for gap in gaps])
     end = np.array([gap.end - zero for gap in gaps])
-    top = np.array([gap.rank * height for gap in gaps])
+    top = np.array([gap.rank for gap in gaps], dtype=np.float64) * height
     colours = [CAUSE_COLOURS[gap.cause] for gap in gaps]
-    axes.add_collection(PolyCollection(_rectangles(start, end, top, np.ones(len(gaps))), facecolors=colours, zorder=1))
+    _polygons(axes, _rectangles(start, end, top, np.ones(len(gaps))), facecolors=colours, zorder=1)
 
 
 def _boxes(axes: Axes, view: View, height: float) -> None:
-    from matplotlib.collections import PolyCollection
-
     boxes = view.boxes
-    top = boxes.rank * height + np.where(boxes.half == 2, 0.5, 0.0)
+    top = boxes.rank.astype(np.float64) * height + np.where(boxes.half == 2, 0.5, 0.0)
     tall = np.where(boxes.half == 0, 1.0, 0.5)
     corners = _rectangles(boxes.start, boxes.end, top, tall)
     colours = _colours(view)
@@ -179,11 +184,11 @@ def _boxes(axes: Axes, view: View, height: float) -> None:
     for number in np.unique(boxes.slice[boxes.compute]).tolist():
         mine = boxes.compute & (boxes.slice == number) & (boxes.end > boxes.start)
         style: dict[str, Any] = {"edgecolors": "none" if dense else "white", "linewidths": 0.4, "zorder": 2}
-        axes.add_collection(PolyCollection(corners[mine], facecolors=colours[mine], **style))
+        _polygons(axes, corners[mine], facecolors=colours[mine], **style)
         hatch = _HATCHES[number % len(_HATCHES)] if view.timeline.graph.program.slices > 1 else ""
         if hatch and not dense:
             hatched = {"facecolors": "none", "edgecolors": "#00000038", "linewidths": 0.0, "hatch": hatch, "zorder": 3}
-            axes.add_collection(PolyCollection(corners[mine], **hatched))
+            _polygons(axes, corners[mine], **hatched)
     fused = np.unique(boxes.op[boxes.half == 2])
     _outline(axes, view, fused, height, "#222222", 0.9)
     if not dense:
@@ -203,21 +208,18 @@ def _colours(view: View) -> Any:
 
 
 def _outline(axes: Axes, view: View, ops: Ints, height: float, colour: str, weight: float) -> None:
-    from matplotlib.collections import PolyCollection
-
     timeline, zero = view.timeline, view.timeline.first_start
     if len(ops):
         ops = ops[timeline.graph.compute[ops]]
-        top = timeline.graph.rank[ops] * height
+        top = timeline.graph.rank[ops].astype(np.float64) * height
         corners = _rectangles(timeline.start[ops] - zero, timeline.end[ops] - zero, top, np.ones(len(ops)))
-        style = {"facecolors": "none", "edgecolors": colour, "linewidths": weight, "zorder": 4}
-        axes.add_collection(PolyCollection(corners, **style))
+        _polygons(axes, corners, facecolors="none", edgecolors=colour, linewidths=weight, zorder=4)
 
 
 def _numbers(axes: Axes, view: View, middle: Floats, tall: Floats, colours: Any) -> None:
     """Microbatch numbers where they fit: text of ``size`` points is about 0.62·size wide a digit."""
     boxes = view.boxes
-    figure = axes.get_figure()
+    figure = axes.get_figure(root=True)
     assert figure is not None
     points = axes.get_position().width * figure.get_size_inches()[0] * 72 / np.diff(axes.get_xlim())[0]
     wide = (boxes.end - boxes.start) * points
@@ -225,43 +227,9 @@ def _numbers(axes: Axes, view: View, middle: Floats, tall: Floats, colours: Any)
     size = np.minimum(np.where(tall < 1, 6.5, 8.0), (wide - 1.0) / (0.62 * digits))
     for i in np.flatnonzero(boxes.compute & (boxes.microbatch >= 0) & (size >= 3.6)).tolist():
         x, y = (boxes.start[i] + boxes.end[i]) / 2, middle[i]
-        style = {"ha": "center", "va": "center_baseline", "fontsize": float(size[i]), "color": text_colour(colours[i])}
-        axes.text(x, y, str(boxes.microbatch[i]), zorder=5, clip_on=True, **style)
-
-
-def _heat(axes: Axes, view: View, height: float, bins: int = 1500) -> None:
-    """One image row a rank: the mean colour of what runs in each stretch of time, clear where idle."""
-    from matplotlib.colors import to_rgb
-
-    boxes, end = view.boxes, view.timeline.makespan
-    colours = _colours(view)
-    palette = {colour: to_rgb(colour) for colour in set(colours.tolist())}
-    weight = np.where(boxes.half == 0, 1.0, 0.5)
-    for rank in range(view.timeline.graph.ranks):
-        mine = np.flatnonzero((boxes.rank == rank) & boxes.compute)
-        image = np.zeros((1, bins, 4))
-        for colour, rgb in palette.items():
-            some = mine[colours[mine] == colour]
-            share = _coverage(boxes.start[some] * bins / end, boxes.end[some] * bins / end, weight[some], bins)
-            image[0, :, :3] += share[:, None] * np.array(rgb)
-            image[0, :, 3] += share
-        image[0, :, :3] /= np.maximum(image[0, :, 3:], 1e-12)
-        extent = (0, end, rank * height + 1, rank * height)
-        axes.imshow(np.clip(image, 0, 1), aspect="auto", extent=extent, interpolation="nearest", zorder=2)
-    axes.set_xlim(0, axes.get_xlim()[1])
-
-
-def _coverage(start: Floats, end: Floats, weight: Floats, bins: int) -> Floats:
-    """(bins,) share of each bin that intervals (in bins) cover: differences of the integral at the bins' edges."""
-    edges = np.arange(bins + 1)
-    total = np.zeros(bins + 1)
-    for points, sign in ((start, 1.0), (end, -1.0)):
-        by = np.argsort(points, kind="stable")
-        at, mass = points[by], np.concatenate([[0.0], np.cumsum(weight[by])])
-        moment = np.concatenate([[0.0], np.cumsum(weight[by] * at)])
-        before = np.searchsorted(at, edges, side="right")
-        total += sign * (edges * mass[before] - moment[before])
-    return np.clip(np.diff(total), 0, 1)
+        colour = text_colour(colours[i])
+        text = axes.text(x, y, str(boxes.microbatch[i]), fontsize=float(size[i]), color=colour, zorder=5, clip_on=True)
+        text.set(horizontalalignment="center", verticalalignment="center_baseline")
 
 
 def _strips(axes: Axes, view: View, height: float) -> None:
@@ -275,13 +243,19 @@ def _strips(axes: Axes, view: View, height: float) -> None:
         axes.fill_between(times, base, base - level * scale, step="post", color="#9aa7b5", linewidth=0, zorder=2)
         limit = view.limits[rank]
         if limit is not None:
-            over = held.peak > limit * (1 + 1e-12)
-            style = {"color": "#c00000" if over else "#404040", "linewidth": 0.9, "linestyle": (0, (4, 2)), "zorder": 3}
+            style = {
+                "color": "#c00000" if view.over[rank] else "#404040",
+                "linewidth": 0.9,
+                "linestyle": (0, (4, 2)),
+                "zorder": 3,
+            }
             axes.plot([0, end], [base - limit * scale] * 2, **style)  # type: ignore[arg-type]
         if len(held.bytes):
             at = int(held.bytes.argmax())
             size = 3 * min(1.0, 2 * _row(view) / _ROW)
-            axes.plot(held.time_s[at] - zero, base - held.peak * scale, marker="v", markersize=size, color="#303030", zorder=4)
+            axes.plot(
+                held.time_s[at] - zero, base - held.peak * scale, marker="v", markersize=size, color="#303030", zorder=4
+            )
         if rank % _every(view) == 0:
             axes.text(
                 1.004,
@@ -298,10 +272,10 @@ def _legend(figure: Figure, shown: Sequence[View], causes: bool, critical: bool,
     from matplotlib.patches import Patch
 
     present = sorted({int(kind) for view in shown for kind in np.unique(view.boxes.kind[view.boxes.compute])})
-    handles = [
-        Patch(facecolor=COLOURS.get(KINDS[kind], OTHER_COLOUR), label=f"{KINDS[kind].value}  {KIND_NAMES.get(KINDS[kind], '')}")
-        for kind in present
-    ]
+    handles = []
+    for kind in (KINDS[code] for code in present):
+        colour = COLOURS.get(kind, OTHER_COLOUR)
+        handles.append(Patch(facecolor=colour, label=f"{kind.value}  {KIND_NAMES.get(kind, '')}"))
     if any(view.boxes.chunks > 1 for view in shown):
         handles.append(Patch(facecolor="#606060", label="darker: later chunk"))
     if any((view.boxes.half > 0).any() for view in shown):
@@ -310,21 +284,29 @@ def _legend(figure: Figure, shown: Sequence[View], causes: bool, critical: bool,
         handles.append(Patch(facecolor="white", edgecolor="#888888", hatch="////", label="slice"))
     if causes:
         seen = {gap.cause for view in shown for gap in view.gaps}
-        for cause, colour in CAUSE_COLOURS.items():
-            if cause in seen:
-                handles.append(Patch(facecolor=colour, edgecolor="#bbbbbb", linewidth=0.5, label=f"idle: {cause.replace('_', ' ')}"))
+        for cause in (cause for cause in CAUSE_COLOURS if cause in seen):
+            label = f"idle: {cause.replace('_', ' ')}"
+            handles.append(Patch(facecolor=CAUSE_COLOURS[cause], edgecolor="#bbbbbb", linewidth=0.5, label=label))
     if critical:
         handles.append(Patch(facecolor="white", edgecolor="#d00000", label="critical path"))
     style: dict[str, Any] = {"fontsize": 8, "frameon": False, "handlelength": 1.2, "columnspacing": 1.2}
-    figure.legend(handles=handles, loc="upper center", bbox_to_anchor=(0.5, 1 - 0.02 / total), ncols=min(len(handles), 11), **style)
+    figure.legend(
+        handles=handles,
+        loc="upper center",
+        bbox_to_anchor=(0.5, 1 - 0.02 / total),
+        ncols=min(len(handles), 11),
+        **style,
+    )
 
 
 def _table(figure: Figure, shown: Sequence[View], rows: Sequence[Row], total: float) -> None:
+    from matplotlib.transforms import Bbox
+
     axes = figure.add_axes((0.06, 0.1 / total, 0.88, _LINE * (len(rows) + 1) / total))
     axes.axis("off")
     head = ["", *(_plain(view.name) for view in shown), "difference"]
     body = [[row.name, *(row.text(value) for value in row.values), row.text(row.difference, sign=True)] for row in rows]
-    table = axes.table(cellText=body, colLabels=head, bbox=(0, 0, 1, 1), cellLoc="right", edges="horizontal")
+    table = axes.table(cellText=body, colLabels=head, cellLoc="right", edges="horizontal", bbox=Bbox.unit())
     table.auto_set_font_size(False)
     table.set_fontsize(8)
     for (line, column), cell in table.get_celld().items():

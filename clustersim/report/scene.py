@@ -1,7 +1,7 @@
 """What every drawing of a timeline shows: boxes, idle stretches, memory, names and colours, ready to be drawn.
 
-Colours are apart for the common colour-vision deficiencies (Okabe and Ito's palette, lightened); a chunk is a shade of its kind's
-colour, and a microbatch's slices carry hatches, so nothing rests on hue alone.
+Colours are apart for the common colour-vision deficiencies (Okabe and Ito's palette, lightened); a chunk is a shade
+of its kind's colour, and a microbatch's slices carry hatches, so nothing rests on hue alone.
 """
 
 from __future__ import annotations
@@ -62,8 +62,8 @@ class View:
     Attributes:
         timeline: from either replay.
         title: what it is called; the program's name if empty.
-        activation_bytes: bytes of one unit on one stage, one number or one a stage. None: memory counts microbatches (of a
-            whole rank's share) instead of bytes.
+        activation_bytes: bytes of one unit on one stage, one number or one a stage. None: memory counts microbatches
+            (of a whole rank's share) instead of bytes.
         checkpoint_bytes: bytes that a unit keeps until it is recomputed.
         limit: the most a rank may hold, in the same measure, one number or one a rank; drawn as a line.
         time_unit: what a time of 1 is called.
@@ -107,6 +107,14 @@ class View:
             raise InputError(f"limit needs one number or one a rank ({ranks}), not {len(self.limit)}")
         return list(self.limit)
 
+    @property
+    def over(self) -> list[bool]:
+        """Whether each rank holds more than its limit at some time."""
+        return [
+            limit is not None and held.peak > limit * (1 + 1e-12)
+            for limit, held in zip(self.limits, self.memory, strict=True)
+        ]
+
     @cached_property
     def memory_top(self) -> float:
         """The largest value or limit on any rank, for a common scale."""
@@ -138,9 +146,9 @@ class View:
 
 @dataclass(frozen=True, eq=False)
 class Boxes:
-    """One box a part: ``op``, ``rank``, ``kind`` (index into ``KINDS``), ``chunk`` on its rank, ``microbatch`` and ``slice``
-    (−1 for a whole stage), ``half``: 0 a box of its own, 1 or 2 the upper or lower half of a fused pair's; ``start``, ``end``
-    in seconds from the first op; ``compute``: whether on the compute stream."""
+    """One box a part: ``op``, ``rank``, ``kind`` (index into ``KINDS``), ``chunk`` on its rank, ``microbatch`` and
+    ``slice`` (−1 for a whole stage), ``half``: 0 a box of its own, 1 or 2 the upper or lower half of a fused pair's;
+    ``start``, ``end`` in seconds from the first op; ``compute``: whether on the compute stream."""
 
     op: Ints
     rank: Ints

@@ -1,6 +1,7 @@
 """A timeline as one self-contained HTML page: zoom, hover, search, no network.
 
-All numbers travel as base64 of typed arrays, so that 100,000 ops open in well under a second; all text from users is escaped.
+All numbers travel as base64 of typed arrays, so that 100,000 ops open in well under a second; all text from users is
+escaped.
 """
 
 from __future__ import annotations
@@ -33,11 +34,14 @@ from clustersim.report.scene import (
     views,
 )
 
+_HATCHED = "repeating-linear-gradient(135deg,#fff 0 3px,#888 3px 4px)"
 _CAUSES = list(CAUSE_COLOURS)
 _TYPES = {"f8": "<f8", "i4": "<i4", "u2": "<u2", "u1": "<u1"}
 
 
-def timeline_html(timelines: Timeline | View | Sequence[Timeline | View], *, title: str = "", memory: bool = True) -> str:
+def timeline_html(
+    timelines: Timeline | View | Sequence[Timeline | View], *, title: str = "", memory: bool = True
+) -> str:
     """The page as text.
 
     Args:
@@ -106,7 +110,7 @@ def _view(view: View) -> dict[str, Any]:
         "longest": longest,
         "colours": _colours(boxes.chunks),
         "limits": view.limits,
-        "over": [limit is not None and held.peak > limit * (1 + 1e-12) for limit, held in zip(view.limits, view.memory, strict=True)],
+        "over": view.over,
         "peaks": ["peak " + amount(held.peak, view) for held in view.memory],
         "memory_top": view.memory_top,
         "arrays": _arrays(view, by, place, first) | _gap_arrays(view) | _memory_arrays(view),
@@ -174,18 +178,16 @@ def _colours(chunks: int) -> list[list[list[str]]]:
 
 def _legend(shown: Sequence[View]) -> list[list[str]]:
     present = sorted({int(kind) for view in shown for kind in np.unique(view.boxes.kind[view.boxes.compute])})
-    entries = [
-        [COLOURS.get(KINDS[kind], OTHER_COLOUR), f"{KINDS[kind].value} {KIND_NAMES.get(KINDS[kind], '')}"] for kind in present
-    ]
+    kinds = [KINDS[code] for code in present]
+    entries = [[COLOURS.get(kind, OTHER_COLOUR), f"{kind.value} {KIND_NAMES.get(kind, '')}"] for kind in kinds]
     if any(view.boxes.chunks > 1 for view in shown):
         entries.append(["#606060", "darker: later chunk"])
     if any((view.boxes.half > 0).any() for view in shown):
         entries.append(["#ffffff", "outlined: fused pair"])
     if any(view.timeline.graph.program.slices > 1 for view in shown):
-        entries.append(["repeating-linear-gradient(135deg,#fff 0 3px,#888 3px 4px)", "hatched: later slices of a sequence"])
+        entries.append([_HATCHED, "hatched: later slices of a sequence"])
     seen = {gap.cause for view in shown for gap in view.gaps}
-    entries += [[colour, f"idle: {cause.replace('_', ' ')}"] for cause, colour in CAUSE_COLOURS.items() if cause in seen]
-    return entries
+    return entries + [[CAUSE_COLOURS[cause], f"idle: {cause.replace('_', ' ')}"] for cause in _CAUSES if cause in seen]
 
 
 def _table(shown: Sequence[View], rows: Sequence[Row]) -> str:
