@@ -21,9 +21,9 @@ _WORK = (Kind.F, Kind.B, Kind.I, Kind.W)
 def check(program: Program) -> list[Finding]:
     """Every fault of the program, work first, then order; empty when it can be executed.
 
-    Finds work that is missing or done twice, stages on no rank or on two, units out of range, ops before what they need on
-    the same rank, cyclic waits between ranks, activations left over at the end, sends without receives, compute on
-    parameters that are not gathered, backwards on activations that are away.
+    Finds work that is missing or done twice, stages on no rank or on two, units out of range, ops before what they
+    need on the same rank, cyclic waits between ranks, activations left over at the end, sends without receives,
+    compute on parameters that are not gathered, backwards on activations that are away.
     """
     places = Places(program)
     findings = [*_numbers(program, places), *_work(program, places), *_order(program, places)]
@@ -45,7 +45,9 @@ def _numbers(program: Program, places: Places) -> Iterator[Finding]:
     for stage, ranks in sorted(places.ranks_of_stage.items()):
         if len(ranks) > 1:
             rank, second = ranks[0], ranks[1]
-            yield Finding("stage", f"stage {stage} is on two ranks, {rank} and {second}: give a copy a name of its own", second)
+            yield Finding(
+                "stage", f"stage {stage} is on two ranks, {rank} and {second}: give a copy a name of its own", second
+            )
     units = program.units_per_chain
     for op, at in places.at.items():
         if op.microbatch is not None and op.microbatch >= units:
@@ -73,7 +75,9 @@ def _work(program: Program, places: Places) -> Iterator[Finding]:
         for name, missing in lacking.items():
             if missing:
                 first = str(Op(stage, Kind(name[0]), missing[0]))
-                yield Finding("missing", f"rank {rank}: stage {stage} lacks {name} of unit {some(missing)}", rank, first)
+                yield Finding(
+                    "missing", f"rank {rank}: stage {stage} lacks {name} of unit {some(missing)}", rank, first
+                )
 
 
 def _order(program: Program, places: Places) -> Iterator[Finding]:
@@ -84,7 +88,8 @@ def _order(program: Program, places: Places) -> Iterator[Finding]:
             for need in waits.of(action):
                 late = _later(need, rank, place, places)
                 if late is not None:
-                    yield Finding("order", f"rank {rank}: {action} comes before {late}, which it needs", rank, str(action), place)
+                    message = f"rank {rank}: {action} comes before {late}, which it needs"
+                    yield Finding("order", message, rank, str(action), place)
 
 
 def _later(need: Need, rank: int, place: int, places: Places) -> Op | None:
@@ -110,7 +115,8 @@ def _left_over(program: Program) -> Iterator[Finding]:
         for stage in sorted(held):
             left = sorted(held[stage] - freed.get(stage, set()))
             if left:
-                message = f"rank {rank} ends with the activations of stage {stage} for unit {some(left)}: no backward frees them"
+                kept = f"the activations of stage {stage} for unit {some(left)}"
+                message = f"rank {rank} ends with {kept}: no backward frees them"
                 yield Finding("left-over", message, rank, str(Op(stage, Kind.F, left[0])))
 
 
@@ -163,7 +169,8 @@ def _wait_text(need: Need, places: Places) -> str:
 
 
 def _start_of_cycle(blocked: dict[int, Need], places: Places) -> int:
-    """The lowest rank of the cycle that the first stuck rank's waits lead into (or a rank that waits for missing work)."""
+    """The lowest rank of the cycle that the first stuck rank's waits lead into (or a rank that waits for missing
+    work)."""
     rank, seen = min(blocked), []  # type: int, list[int]
     while rank not in seen:
         seen.append(rank)

@@ -3,9 +3,10 @@
 Three models of what a send does (a message of at most ``eager_bytes`` never blocks in any of them):
 
 * ``buffered``: a send leaves at once; only compute waits, for the messages that it needs.
-* ``stream``: sends and receives are queued in list order, one queue a pair of ranks (or one a rank), and run head by head; a
-  head completes when its other end is at the head of the peer's queue (NCCL without batching: one stream a communicator).
-  Compute waits for its receives only.
+* ``stream``: sends and receives are queued in list order, one queue a pair of ranks (or one a rank), and run head by
+head; a
+  head completes when its other end is at the head of the peer's queue (NCCL without batching: one stream a
+  communicator). Compute waits for its receives only.
 * ``rendezvous``: a rank stands at each send and receive until the other end stands there too; a batch counts as one.
 
 Order alone decides: no times are involved, so a program that passes may still be slow.
@@ -72,7 +73,8 @@ class _Wires:
         """Go round the ranks and the queues until nothing moves."""
         moved = True
         while moved:
-            moved = any([self._advance(rank) for rank in range(len(self.at))]) or self._match()
+            advanced = [self._advance(rank) for rank in range(len(self.at))]
+            moved = any(advanced) or self._match()
         left = [rank for rank, order in enumerate(self.program.ranks) if self.at[rank] < len(order)]
         return self._finding(left) if left else None
 

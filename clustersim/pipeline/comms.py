@@ -2,14 +2,13 @@
 
 Where a receive stands decides whether a program can hang; four placements are offered:
 
-* ``early`` (torch's default): the sender puts the receive into the other rank's list the moment that it sends. Ranks take
-  turns in rank order, so a first microbatch runs through all ranks in one turn and its receives stand very early.
-* ``timed``: as early, with ranks in step: all look before any moves. No receive stands ahead of work that comes before it
-  when every op takes equally long, so none blocks a send behind it in the same queue.
+* ``early`` (torch's default): the sender puts the receive into the other rank's list the moment that it sends. Ranks
+  take turns in rank order, so a first microbatch runs through all ranks in one turn and its receives stand very early.
+* ``timed``: as early, with ranks in step: all look before any moves. No receive stands ahead of work that comes before
+  it when every op takes equally long, so none blocks a send behind it in the same queue.
 * ``late``: right before the op that needs it.
 * ``deferred`` (torch's ``defer_pp_recv``): as late as possible, but before a send to the same peer where the own rank
-  is the
-  lower one of the two.
+  is the lower one of the two.
 
 ``batched`` merges, around each compute op, its send and the next compute op's receive into one batch (torch's and
 Megatron's fused 1F1B exchanges).

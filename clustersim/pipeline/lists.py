@@ -35,7 +35,9 @@ def check_messages(program: Program, places: Places) -> Iterator[Finding]:
                 yield Finding("double", f"rank {rank}: {op} is listed {len(at)} times", rank, str(op), at[1][1])
             if other is None or other not in places.at:
                 what = f"{other}, which no rank lists" if other else "a stage that there is not"
-                yield Finding("communication", f"rank {rank}: {op} has its other end at {what}", rank, str(op), place, what)
+                yield Finding(
+                    "communication", f"rank {rank}: {op} has its other end at {what}", rank, str(op), place, what
+                )
             elif places.at[other][0][0] == rank:
                 yield Finding("communication", f"rank {rank}: {op} and {other} are on one rank", rank, str(op), place)
         elif op.kind in COMPUTE and len(at) == 1:
