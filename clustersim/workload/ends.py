@@ -28,7 +28,7 @@ def embedding_ops(model: TransformerModel, cut: Slice, stack: Stack) -> list[Lay
 def head_ops(model: TransformerModel, cut: Slice, stack: Stack) -> list[LayerOp]:
     """Final norm, logits and the fp32 cross-entropy on this GPU's part of the vocabulary."""
     words = -(-model.vocab // cut.tp)
-    extra = 0.0 if stack.vocab_parallel_loss and cut.tp > 1 else UNFUSED_LOSS_BYTES
+    extra = 0.0 if stack.fused_loss or cut.tp > 1 else UNFUSED_LOSS_BYTES
     logits = float(cut.tokens) * words
     ops = [
         *norm_ops(model, cut, stack, "final norm"),

@@ -35,8 +35,8 @@ class Stack(PresetModel, folder="stacks"):
     loss_forward_bytes: float = Field(default=30.0, ge=0)
     """Memory traffic of the fp32 cross-entropy, bytes a logit of this GPU, forward."""
     loss_backward_bytes: float = Field(default=22.0, ge=0)
-    vocab_parallel_loss: bool = True
-    """The loss works on a GPU's own slice of the logits; at TP 1 such stacks run PyTorch's own, unfused loss."""
+    fused_loss: bool = True
+    """The loss runs in the kernels counted above; False: PyTorch's own cross-entropy wherever a GPU holds all logits (TP 1)."""
     cast_bytes_forward: float = Field(default=4.0, ge=0)
     """fp8/fp4: bytes an element of each product's input for casting: 2 read, 1 written, 1 for its transpose."""
     cast_bytes_backward: float = Field(default=4.0, ge=0)
