@@ -140,6 +140,8 @@ def layer_ops(model: TransformerModel, cut: Slice, stack: Stack, moe: bool) -> l
     from clustersim.workload.mlp import mlp_ops, moe_ops
 
     half = moe_ops(model, cut, stack) if moe else mlp_ops(model, cut, stack)
+    each = stack.extra_bytes * cut.width / 2 * cut.tokens * model.hidden
+    half += memory("copies", "", each, each)
     if model.parallel_block:
         return _parallel_block(model, cut, stack, half)
     return [

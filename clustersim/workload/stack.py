@@ -32,6 +32,8 @@ class Stack(PresetModel, folder="stacks"):
     """Bias and GELU, or both halves of SwiGLU, in one kernel."""
     fused_dropout_add: bool = True
     """Bias, dropout and residual add in one kernel."""
+    extra_bytes: float = Field(default=0.0, ge=0)
+    """Memory traffic of further unfused copies, clamps and casts, bytes an element of the hidden state and layer, each way."""
     loss_forward_bytes: float = Field(default=30.0, ge=0)
     """Memory traffic of the fp32 cross-entropy, bytes a logit of this GPU, forward."""
     loss_backward_bytes: float = Field(default=22.0, ge=0)
