@@ -39,7 +39,7 @@ _NUMBERS = (int, float, int | None, float | None)
 class Block(BaseModel):
     """A mapping of the scenario: unknown keys are errors, values never change after validation."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
     @model_validator(mode="wrap")
     @classmethod

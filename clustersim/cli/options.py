@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 Scenarios = Annotated[
-    list[str], typer.Argument(metavar="SCENARIO…", help="YAML files; `-` reads standard input.", show_default=False)
+    list[str], typer.Argument(metavar="SCENARIO", help="YAML files; `-` reads standard input.", show_default=False)
 ]
 ScenarioFile = Annotated[
     str, typer.Argument(metavar="SCENARIO", help="A YAML file; `-` reads standard input.", show_default=False)

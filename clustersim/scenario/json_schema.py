@@ -8,7 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
+from pydantic import ValidationError
+from pydantic_core import PydanticCustomError
+
 from clustersim.part import Part
+from clustersim.units import DURATION, Unit
 
 Json = dict[str, Any]
 _REFERENCE = "#/$defs/{model}"
@@ -25,10 +29,12 @@ def scenario_schema() -> Json:
         "anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}, {"type": "null"}],
     }
     _add_failure_presets(schema)
+    _add_short_forms(definitions)
     done: set[str] = set()
     while waiting := sorted(_families([schema, definitions]) - done):
         for family in waiting:
             _define(Part.families[family], definitions)
+            _add_short_forms(definitions)
             done.add(family)
     schema = _resolved(schema)
     return {
@@ -48,6 +54,13 @@ def _add_failure_presets(schema: Json) -> None:
     schema["properties"]["failures"] = {"anyOf": [{"enum": names}, named, listed, {"type": "null"}]}
 
 
+def _add_short_forms(definitions: Json) -> None:
+    """Blocks that take the value of one family for a short form: a recovery stage is its time."""
+    stage = definitions.get("Stage")
+    if stage is not None and "anyOf" not in stage:
+        definitions["Stage"] = {"anyOf": [{"x-family": "distribution"}, stage]}
+
+
 def _families(node: Any) -> set[str]:
     """Names of the families that are marked in a schema."""
     if isinstance(node, dict):
@@ -58,7 +71,7 @@ def _families(node: Any) -> set[str]:
 
 def _define(family: type[Part], definitions: Json) -> None:
     """Add the family's definition and one for each of its kinds."""
-    branches = family.short_schema()
+    branches = [*family.short_schema(), *_quantity(family)]
     for kind in family.known_kinds():
         part = family.kinds[kind]
         body = part.model_json_schema(ref_template=_REFERENCE)
@@ -76,11 +89,30 @@ def _branch(family: type[Part], kind: str, part: type[Part], body: Json) -> Json
     properties: Json = {word: named for word in words} | body.get("properties", {})
     required = sorted(body.get("required", []))
     branch: Json = {"type": "object", "description": _doc(part), "properties": properties, "additionalProperties": False}
-    if kind == getattr(family, "default_kind", None):
+    if _kind_is_implied(family, part):
         return branch | ({"required": required} if required else {})
     if len(words) == 1:
         return branch | {"required": ["kind", *required]}
     return branch | ({"required": required} if required else {}) | {"anyOf": [{"required": [word]} for word in words]}
+
+
+def _quantity(family: type[Part]) -> list[Json]:
+    """The branch of a bare duration, where the family takes one for a short form (found by trying)."""
+    duration = Unit(DURATION).schema()
+    if duration in family.short_schema():
+        return []
+    try:
+        family.build(DURATION.example, {"units": "required"})
+    except (ValidationError, PydanticCustomError):
+        return []
+    return [duration]
+
+
+def _kind_is_implied(family: type[Part], part: type[Part]) -> bool:
+    """Whether a mapping with the kind's required keys alone is taken for this kind (``{steps: 200}``)."""
+    required = {name: None for name, info in part.model_fields.items() if info.is_required()}
+    meant = family.short_form(required)
+    return isinstance(meant, dict) and meant.get("kind") == part.kind
 
 
 def _resolved(node: Any) -> Any:

@@ -1,0 +1,217 @@
+"""`clustersim schedule list | export | check | evaluate`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from clustersim.cli.options import Json, Quiet
+
+if TYPE_CHECKING:
+    from clustersim.pipeline.ops import Program
+    from clustersim.pipeline.schedule import Schedule
+
+app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="List, export, check and evaluate pipeline schedules.")
+
+Ranks = Annotated[int, typer.Option("--pp", min=1, help="Pipeline ranks.")]
+Microbatches = Annotated[int, typer.Option("--microbatches", "-m", min=1, help="Microbatches a step.")]
+Chunks = Annotated[
+    int | None, typer.Option("--chunks", min=1, show_default=False, help="Chunks a rank; default: what the schedule takes.")
+]
+Slices = Annotated[int, typer.Option("--slices", min=1, help="Slices of each sequence.")]
+Chains = Annotated[int, typer.Option("--chains", min=1, help="Independent pipelines that share the ranks.")]
+Options = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", show_default=False, help="An option of the schedule. Repeatable."),
+]
+File = Annotated[
+    str, typer.Argument(metavar="FILE", show_default=False, help="CSV, a row a rank, a cell an op (0F0, 0B0, …); or a name.")
+]
+
+
+@app.command("list")
+def list_(json: Json = False) -> None:
+    """All schedules: what they are, when they are defined, what they hold."""
+    import clustersim.scenario.schema  # noqa: F401 - registers all parts
+    from clustersim.cli.talk import print_json
+    from clustersim.pipeline.schedule import get_schedule, schedule_names
+
+    plain = [name for name in schedule_names() if name != "csv"]
+    described = [get_schedule(name).describe() for name in plain]
+    if json:
+        print_json([{**asdict(item), "evidence": item.evidence} for item in described])
+        return
+    width = max(len(item.kind) for item in described)
+    for item in described:
+        typer.echo(f"{item.kind:<{width}}  {item.summary}")
+        typer.echo(f"{'':<{width}}  defined for {item.defined}; chunks {item.chunks}; holds {item.in_flight_formula} · {item.evidence}")
+
+
+@app.command()
+def export(
+    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="A schedule (clustersim schedule list).")],
+    pp: Ranks = 4,
+    microbatches: Microbatches = 8,
+    chunks: Chunks = None,
+    slices: Slices = 1,
+    options: Options = None,
+    format_: Annotated[Literal["csv", "grid"], typer.Option("--format", help="csv, or text for the eye.")] = "csv",
+    out: Annotated[str | None, typer.Option("--out", "-o", metavar="FILE", show_default=False)] = None,
+) -> None:
+    """Write the op lists of a schedule: a row a rank."""
+    from clustersim.pipeline.text import to_csv, to_grid
+
+    made = _program(name, pp, microbatches, chunks, slices, options)
+    text = to_csv(made) if format_ == "csv" else to_grid(made).rstrip("\n") + "\n"
+    if out is None:
+        typer.echo(text, nl=False)
+        return
+    from pathlib import Path
+
+    from clustersim.report.files import write_text
+
+    write_text(Path(out), text)
+
+
+@app.command()
+def check(
+    file: File,
+    microbatches: Annotated[int | None, typer.Option("--microbatches", "-m", min=1, show_default=False)] = None,
+    slices: Slices = 1,
+    chains: Chains = 1,
+    json: Json = False,
+) -> None:
+    """Every fault of an op list: work missing or doubled, wrong order, deadlocks. Exit 1 if there are any, 3 for a deadlock."""
+    from clustersim.cli.talk import print_json
+    from clustersim.pipeline.check import check as find_faults
+    from clustersim.pipeline.text import load_program
+
+    program = load_program(file, microbatches=microbatches, slices=slices, chains=chains)
+    findings = find_faults(program)
+    if json:
+        print_json({"file": file, "ok": not findings, "findings": [asdict(finding) for finding in findings]})
+    for finding in findings:
+        typer.echo(f"{file}: {finding}", err=True)
+    if not findings and not json:
+        typer.echo(f"{file}: ok: {len(program.ranks)} ranks, {program.stages} stages, {program.microbatches} microbatches")
+    if findings:
+        raise typer.Exit(3 if any(finding.kind == "cycle" for finding in findings) else 1)
+
+
+@app.command()
+def evaluate(
+    file: File,
+    costs: Annotated[
+        str, typer.Option("--costs", metavar="F=1,I=1,W=1", help="Time of a whole rank's share of a microbatch; B is I + W.")
+    ] = "F=1,I=1,W=1",
+    latency: Annotated[float, typer.Option("--latency", min=0, help="Time of a message between ranks.")] = 0.0,
+    pp: Ranks = 4,
+    microbatches: Annotated[int | None, typer.Option("--microbatches", "-m", min=1, show_default=False)] = None,
+    chunks: Chunks = None,
+    slices: Slices = 1,
+    chains: Chains = 1,
+    options: Options = None,
+    timeline: Annotated[
+        str | None, typer.Option("--timeline", metavar="FILE", show_default=False, help="Draw it: .html, .png, .svg, .json.")
+    ] = None,
+    json: Json = False,
+    quiet: Quiet = False,
+) -> None:
+    """Time an op list (a CSV file), or a schedule by name: makespan, bubbles, what is held, what is waited for."""
+    from clustersim.cli.talk import Talk, print_json
+    from clustersim.pipeline.evaluate import evaluate as measure
+    from clustersim.pipeline.graph import compile as compiled
+    from clustersim.pipeline.replay import replay
+
+    if _is_name(file):
+        program = _program(file, pp, microbatches or 8, chunks, slices, options)
+    else:
+        from clustersim.pipeline.text import load_program
+
+        program = load_program(file, microbatches=microbatches, slices=slices, chains=chains)
+    graph, model = compiled(program), _costs(costs, latency)
+    line = replay(graph, model.durations(graph), model.delays(graph))
+    numbers = measure(line)
+    print_json(numbers) if json else typer.echo(_table(program, numbers))
+    if timeline is not None:
+        from clustersim.report.timeline import write_timeline
+
+        write_timeline(timeline, line, title=file)
+        Talk(quiet).remark(f"wrote {timeline}")
+
+
+def _is_name(text: str) -> bool:
+    import clustersim.scenario.schema  # noqa: F401 - registers all parts
+    from clustersim.pipeline.schedule import Schedule
+
+    return text in Schedule.kinds and text != "csv"
+
+
+def _program(name: str, pp: int, microbatches: int, chunks: int | None, slices: int, options: list[str] | None) -> Program:
+    from clustersim.pipeline.schedule import Pipeline
+
+    schedule = _schedule(name, options)
+    return schedule.program(Pipeline(pp, microbatches, chunks or schedule.default_chunks(), slices))
+
+
+def _schedule(name: str, options: list[str] | None) -> Schedule:
+    """The schedule called ``name`` with its ``--set`` options, errors as in a scenario."""
+    from pydantic import TypeAdapter, ValidationError
+
+    import clustersim.scenario.schema  # noqa: F401 - registers all parts
+    from clustersim.errors import InputError
+    from clustersim.pipeline.schedule import Schedule, get_schedule
+    from clustersim.scenario.override import apply_override
+    from clustersim.scenario.problems import problems_of
+    from clustersim.scenario.tree import Place, from_plain
+
+    get_schedule(name)
+    tree = from_plain({"kind": name}, Place(None))
+    for text in options or ():
+        tree, problems = apply_override(tree, text)
+        if problems:
+            raise InputError(problems)
+    try:
+        built: Schedule = TypeAdapter(Schedule).validate_python(tree.plain())
+    except ValidationError as error:
+        raise InputError(problems_of(error.errors(include_url=False), tree)) from None
+    return built
+
+
+def _costs(text: str, latency: float) -> Any:
+    import math
+
+    from clustersim.errors import InputError, Problem
+    from clustersim.pipeline.costs import Costs
+    from clustersim.pipeline.ops import Kind
+
+    wrong = Problem("--costs", f"'{text}' needs the form F=1,I=1,W=1 with times of at least 0; ops: F, I, W, B, R")
+    times: dict[Kind, float] = {Kind.F: 1.0, Kind.I: 1.0, Kind.W: 1.0}
+    for term in filter(None, text.split(",")):
+        name, _, number = term.partition("=")
+        try:
+            times[Kind(name.strip())] = value = float(number)
+        except ValueError:
+            raise InputError(wrong) from None
+        if not (value >= 0 and math.isfinite(value)):
+            raise InputError(wrong)
+    return Costs(times, share=True, latency=latency)
+
+
+def _table(program: Program, numbers: dict[str, Any]) -> str:
+    def share(value: float | None) -> str:
+        return "undefined" if value is None else f"{value:.2%}"
+
+    bubble = numbers["bubble"]
+    idle = {name: value for name, value in numbers["idle_by_cause"].items() if value}
+    lines = [
+        f"{program.name or 'op list'}: {len(program.ranks)} ranks, {program.stages} stages, {program.microbatches} microbatches",
+        f"  makespan   {numbers['makespan']:g}",
+        f"  bubble     {share(bubble['step'])} of the step; {share(bubble['span'])} of the longest rank span; {share(bubble['work'])} of work",
+        f"  held       at most {max(numbers['peak_in_flight_microbatches']):g} microbatches on a rank",
+        f"  messages   {numbers['messages']}",
+        f"  idle       {', '.join(f'{name} {value:g}' for name, value in idle.items()) or 'none'} (summed over ranks)",
+    ]
+    return "\n".join(lines)
