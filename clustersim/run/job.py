@@ -97,6 +97,13 @@ class Job:
         """Places of the job."""
         return self.fleet.nodes
 
+    def steps_done(self) -> int:
+        """Steps done by now, saved or not."""
+        if self._stretch is not None:
+            spot = self._stretch.locate(self.env.now)
+            return self._stretch.step + self._stretch.steps_before(spot.leg) + spot.steps
+        return self.step if self._walk is None or not self._up else self._walk.steps_done()
+
     def draws(self, name: str) -> np.random.Generator:
         """The replica's stream of a name; the same generator every time."""
         if name not in self._streams:
@@ -176,9 +183,10 @@ class Job:
             spot = stretch.locate(end)
             steps = stretch.steps_before(spot.leg) + spot.steps
         books = stretch.books_in(spot, end)
-        for copy in stretch.copies(end, spot.leg):
+        last = spot.leg - all_steps  # the save that falls due with the last step is not taken
+        for copy in stretch.copies(end, last):
             self.copies.add(copy)
-        self.log.stretch(stretch, end, spot.leg)
+        self.log.stretch(stretch, end, last)
         self.ledger.keep(Piece(stretch.step, stretch.step + steps, books, stretch, open=True))
         self.step = stretch.step + steps
 
@@ -255,7 +263,7 @@ class Job:
                 self.fleet.fail(place)
                 self._fallen.append((place, hit.repair_s))
         if self.log.active:
-            self.log.add(Entry(self.env.now, "failure", hit.cause.name, self.step, place=hit.first, seconds=hit.detection_s))
+            self.log.add(Entry(self.env.now, "failure", hit.cause.name, self.steps_done(), place=hit.first, seconds=hit.detection_s))
         self.process.interrupt(hit)
 
     def _aimed(self, hit: Hit) -> list[int]:

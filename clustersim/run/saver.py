@@ -33,7 +33,7 @@ class Saver:
         self._flow: Flow | None = None
         self._cut = False
         self._at = 0
-        while self._at < len(transfers) and elapsed_s >= seconds[self._at]:
+        while self._at < len(transfers) and 0 < elapsed_s and elapsed_s >= seconds[self._at]:
             elapsed_s -= seconds[self._at]
             self._at += 1
         self._go(elapsed_s)

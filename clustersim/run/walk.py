@@ -78,8 +78,15 @@ class Walk:
                 walk._saving = walk._resumed(job.step + spot.steps, stretch.stall_end(leg))
         else:
             slowed = stretch.pattern.first is not None and spot.steps < stretch.leg_at(leg).slow
+            if job.prepared.scenario.checkpoint.when_busy == "skip":
+                walk._skip_passed()
             walk._batch = Batch(walk.start_s + walk.trained_s, 1, pace.saving_s if slowed else pace.step_s, slowed, pace)
         return walk
+
+    def _skip_passed(self) -> None:
+        """Count the saves that fell due in this leg and were left out."""
+        while not self._prepared.every.never and self._due_in() <= 0:
+            self._skips += 1
 
     def _resumed(self, step: int, stall_end_s: float) -> Saver | None:
         """The save whose stall ends (or ended) at ``stall_end_s``, as far as it is now; None: it is complete."""
@@ -231,6 +238,11 @@ class Walk:
                 self._job.log.add(Entry(now, "save_cut", "", saver.step))
         self._close(ended=False)
         return self._job.step
+
+    def steps_done(self) -> int:
+        """Steps of the run that are done by now."""
+        batch = self._batch
+        return self._first_step + self.steps + (batch.done_by(self._job.env.now) if batch is not None else 0)
 
     def flies_alone(self) -> bool:
         """Whether the leg's save has its background part before it and the storage for itself."""
