@@ -244,7 +244,7 @@ class Memory:
         """Bytes of the loss of one unit."""
         if self.vocabulary_ranks == 1 and not any(stage.head for stage in stages):
             return 0.0
-        each = LOGIT_PARALLEL if self.unit.stack.vocab_parallel_loss else LOGIT_PLAIN
+        each = LOGIT_PARALLEL if self.unit.stack.fused_loss else LOGIT_PLAIN
         return each * self.unit.cut.tokens * self.model.vocab / (self.layout.tp * self.vocabulary_ranks)
 
     def buffers(self, stages: Sequence[StageContent]) -> float:
