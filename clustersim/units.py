@@ -123,7 +123,7 @@ def _validator(dimension: Dimension, positive: bool) -> Callable[[Any, Validatio
                                       {"value": str(value)[:60], "units": ", ".join(dimension.printed),
                                        "example": dimension.example})  # fmt: skip
         else:
-            number = float(value) if abs(value) <= _LARGEST else math.copysign(math.inf, value)
+            number = float(value) if abs(value) <= _LARGEST else math.inf * (1 if value > 0 else -1)
         if not math.isfinite(number):
             raise PydanticCustomError("quantity", "must be finite, such as '{example}'", {"example": dimension.example})
         if number < dimension.minimum or (positive and number == 0):
