@@ -31,6 +31,7 @@ from clustersim.workload.training import Training
 
 if TYPE_CHECKING:
     from clustersim.pipeline.step_report import StepReport
+    from clustersim.workload.memory import MemoryReport
 
 
 class StepModel:
@@ -160,6 +161,16 @@ class StepModel:
         parts["bubble"] = max(0.0, float(replayed[critical] - spent[critical].sum()))
         parts["data"] = data_stall(self.plan.training, seconds)
         return StepTime(math.fsum(parts.values()), MappingProxyType(parts), self.plan.tokens, critical)
+
+    def check_memory(self) -> MemoryReport:
+        """The memory of every pipeline rank of a job that fits.
+
+        Raises:
+            DoesNotFit: which rank is over, by how much, what takes the space, and what would make it fit.
+        """
+        from clustersim.pipeline.step_memory import checked_memory
+
+        return checked_memory(self)
 
     def timeline(self) -> Timeline:
         """When each op of the nominal step runs (pipeline ops of one replica)."""

@@ -8,8 +8,8 @@ The schedule says how many units of each stage a rank holds at its peak; everyth
   two layers (the one in use and the next) and the vocabulary are gathered at a time; the fp32 shard is the master copy;
 * routed experts are replicated, and so sharded, over ``dp·cp·tp ÷ (ep·expert_tp)`` ranks;
 * activations are units in flight × ``kept.stage_kept_bytes``;
-* logits 10 bytes each in a vocabulary-parallel loss (16-bit, fp32, shifted fp32, then the gradient in place), 14 in
-  PyTorch's own (16-bit, fp32 log-softmax, and two fp32 gradients);
+* logits by the stack's ``loss_kept_bytes``: 10 each in a vocabulary-parallel loss (16-bit, fp32, shifted fp32, then the
+  gradient in place), 14 in PyTorch's own (16-bit, fp32 log-softmax, and two fp32 gradients);
 * buffers: the workspace of one layer's backward and recomputation, and tensors that messages are sent from;
 * overhead: what the framework takes before any tensor (``CONTEXT``), NCCL's buffers, and fragmentation of the rest.
 """
@@ -38,7 +38,6 @@ NCCL_GROUP = 2.0 * 16 * 4 * 2**20
 FRAGMENTATION = 0.05
 """Share of dynamic tensors lost to the caching allocator. GMLake (arXiv 2401.08156) saw 15 % on average and up to 33 %
 in fine-tuning with changing shapes; pre-training repeats the same shapes every step, 5 % is assumed."""
-LOGIT_PARALLEL, LOGIT_PLAIN = 10.0, 14.0
 
 
 @dataclass(frozen=True)
@@ -244,8 +243,7 @@ class Memory:
         """Bytes of the loss of one unit."""
         if self.vocabulary_ranks == 1 and not any(stage.head for stage in stages):
             return 0.0
-        each = LOGIT_PARALLEL if self.unit.stack.fused_loss else LOGIT_PLAIN
-        return each * self.unit.cut.tokens * self.model.vocab / (self.layout.tp * self.vocabulary_ranks)
+        return self.unit.stack.loss_kept_bytes * self.unit.cut.tokens * self.model.vocab / (self.layout.tp * self.vocabulary_ranks)
 
     def buffers(self, stages: Sequence[StageContent]) -> float:
         """Bytes of one layer's backward workspace, of its recomputation, and of messages."""

@@ -43,6 +43,9 @@ class Stack(PresetModel, folder="stacks"):
     """fp8/fp4: bytes an element of each product's input for casting: 2 read, 1 written, 1 for its transpose."""
     cast_bytes_backward: float = Field(default=4.0, ge=0)
     """The same of each output gradient."""
+    loss_kept_bytes: float = Field(default=10.0, ge=0)
+    """Memory that the loss holds at its peak, bytes a logit: 16-bit logits, fp32 copy, shifted fp32 copy whose place the
+    gradient takes; PyTorch's own: 14 (16-bit, fp32 log-softmax, two fp32 gradients)."""
     tp_exposed: float = Field(default=0.5, ge=0, le=1)
     """Share of tensor-parallel traffic that stays exposed where ``overlap.tp`` is on."""
     regather_exposed: float = Field(default=0.5, ge=0, le=1)
