@@ -191,13 +191,13 @@ class Rules:
 
     def _asynchronous(self, source: Ints, target: Ints) -> Bools:
         compute = IS_COMPUTE[self.parts.kind[: self.parts.ops]]
-        ordered: Bools = compute[source] & compute[target]
-        return ~ordered
+        beside: Bools = np.logical_not(compute[source] & compute[target])
+        return beside
 
     def optional(self, target: Ints, stage: Ints, unit: Ints, kind: Kind) -> Bools:
         """Targets wait for ops of ``kind`` where there are any; returns where."""
         table = self.table(kind)
-        there = table[stage * self.units + unit] >= 0
+        there: Bools = table[stage * self.units + unit] >= 0
         self.wait(target[there], table, stage[there], unit[there], kind)
         return there
 

@@ -22,6 +22,7 @@ from clustersim.errors import Deadlock
 from clustersim.pipeline.deadlock import op_of, stuck
 from clustersim.pipeline.dependencies import CODE, Bools, Edges, Ints, Parts, Rules, flatten
 from clustersim.pipeline.ops import Kind, Program
+from clustersim.pipeline.p2p import P2P, Draft, block, defer
 from clustersim.pipeline.streams import (
     CommStreams,
     add_gathers,
@@ -37,7 +38,6 @@ if TYPE_CHECKING:
     from clustersim.pipeline.costs import Costs
     from clustersim.pipeline.kernel import Layout, Tables
 
-P2P = Literal["overlapped", "blocking", "deferred"]
 Floats = npt.NDArray[np.float64]
 
 
@@ -217,11 +217,7 @@ def compile(
 
     Args:
         program: the op lists.
-        p2p: ``overlapped``: a message leaves when its op ends and holds nobody up. ``blocking``: between two compute
-            ops a rank runs one batch of its sends and of the receives that the next op needs; a transfer starts when
-            both ends have come to theirs, and both stand still until it is over (Megatron without overlap, torch's
-            1F1B). ``deferred``: a message is sent with its rank's next communication: it leaves when the sender's
-            next compute op has ended, unless that op receives something itself.
+        p2p: when messages leave and whom they hold up: see ``clustersim.pipeline.p2p``.
         streams: see ``clustersim.pipeline.streams``; only for lists with explicit sends and receives.
         fused: ``atomic``: a fused pair starts and ends as one; ``serial``: its first op, then its second.
         resident_limit: units that may stay on a rank; an F waits for the offloads that make room. None: no limit.
@@ -236,15 +232,16 @@ def compile(
     if resident_limit is not None:
         add_residency(parts, edges, resident_limit)
     stream, names = assign(parts, edges, streams)
-    source, target, message, transfer, nodes = _joined(parts, edges, stream, p2p)
-    messages = _messages(parts, source[message >= 0], target[message >= 0])
+    draft = _drafted(parts, edges, stream)
+    messages = _messages(parts, *draft.ends())
     if p2p == "deferred":
-        source = _deferred(parts, source, target, message)
-    if p2p == "blocking" and len(messages):
-        source, target, message, transfer, nodes = _rendezvous(parts, source, target, message, nodes)
+        defer(draft)
+    if p2p == "blocking":
+        block(draft)
+    source, target, message, transfer, nodes = draft.source, draft.target, draft.message, draft.transfer, draft.nodes
     order, bounds = rounds(nodes, source, target, [op for op, _ in edges.missing])
     if len(order) < nodes:
-        raise Deadlock(stuck(parts, source, target, order, edges))
+        raise Deadlock(stuck(draft, order, messages.source, messages.target, edges.missing))
     number = np.arange(nodes)
     number[order[order < parts.ops]] = np.arange(parts.ops)
     parts, stream, messages, renumbered = _renumbered(parts, stream, messages, number)
@@ -273,7 +270,7 @@ def _renumbered(parts: Parts, stream: Ints, messages: Messages, number: Ints) ->
     return moved, stream[old], _messages(moved, number[messages.source][by], number[messages.target][by]), place
 
 
-def _joined(parts: Parts, edges: Edges, stream: Ints, p2p: P2P) -> tuple[Ints, Ints, Ints, Ints, int]:
+def _drafted(parts: Parts, edges: Edges, stream: Ints) -> Draft:
     """All edges in one list: stream order, launch order of ops off the compute stream, and the rules' edges."""
     previous = previous_on_stream(stream)
     ordered = np.flatnonzero(previous >= 0)
@@ -286,43 +283,10 @@ def _joined(parts: Parts, edges: Edges, stream: Ints, p2p: P2P) -> tuple[Ints, I
     crossing = np.concatenate([plain, *edges.messages])
     message = np.full(len(source), -1, dtype=np.int64)
     message[crossing] = np.arange(int(crossing.sum()))
-    return source, target, message, np.zeros(0, dtype=np.int64), parts.ops + edges.barriers
+    return Draft(parts, source, target, message, parts.ops + edges.barriers, np.zeros(0, dtype=np.int64))
 
 
 def _messages(parts: Parts, source: Ints, target: Ints) -> Messages:
     kind = parts.kind[: parts.ops]
     counted = kind[target] != CODE[Kind.S]
     return Messages(source, target, parts.rank[source], parts.rank[target], parts.stage[: parts.ops][source], counted)
-
-
-def _deferred(parts: Parts, source: Ints, target: Ints, message: Ints) -> Ints:
-    """Messages leave behind the sender's next compute op, unless that op receives and so is preceded by
-    communication."""
-    crossing = message >= 0
-    receives = np.zeros(parts.ops, dtype=np.bool_)
-    receives[target[crossing]] = True
-    following = neighbours(parts)[1][source[crossing]]
-    moved = source.copy()
-    moved[crossing] = np.where((following >= 0) & ~receives[following], following, source[crossing])
-    return moved
-
-
-def _rendezvous(
-    parts: Parts, source: Ints, target: Ints, message: Ints, nodes: int
-) -> tuple[Ints, Ints, Ints, Ints, int]:
-    """Each message becomes a node between both ranks' batches: it waits for both, and both wait for it."""
-    before, after = neighbours(parts)
-    crossing = message >= 0
-    sender, receiver = source[crossing], target[crossing]
-    transfer = nodes + np.arange(len(sender))
-    came, goes = before[receiver], after[sender]
-    waits, holds = came >= 0, goes >= 0
-    new_source = [source[~crossing], sender, came[waits], transfer, transfer[holds]]
-    new_target = [target[~crossing], transfer, transfer[waits], receiver, goes[holds]]
-    receives = ~compute_mask(parts)[receiver]
-    goes_there = after[receiver]
-    blocks = receives & (goes_there >= 0)
-    new_source.append(transfer[blocks])
-    new_target.append(goes_there[blocks])
-    joined = np.concatenate(new_source)
-    return joined, np.concatenate(new_target), np.full(len(joined), -1, dtype=np.int64), transfer, nodes + len(transfer)
