@@ -12,11 +12,13 @@ class Conditions:
     """Conditions under which a step runs; hashable, so that a step under the same conditions is computed once.
 
     Attributes:
-        slow: (node, factor) of nodes that compute ``factor`` times as long (1.25: a quarter longer). Nodes count from 0 in
+        slow: (node, factor) of nodes that compute ``factor`` times as long (1.25: a quarter longer). Nodes count from
+        0 in
             the placement order of the layout; a node that is named twice takes the larger factor.
         slow_gpus: (GPU rank, factor), likewise.
-        slow_links: (node, share) of nodes whose NICs reach only ``share`` of their bandwidth (0.875: one NIC of eight lost).
-        lost_replicas: data-parallel replicas that are gone. The others keep their microbatches: the step lasts as long
+        slow_links: (node, share) of nodes whose NICs reach only ``share`` of their bandwidth (0.875: one NIC of eight
+        lost). lost_replicas: data-parallel replicas that are gone. The others keep their microbatches: the step lasts
+        as long
             (its gradient ring is shorter) and trains fewer tokens.
         keep_batch: with lost replicas, spread the whole global batch over those that are left instead: as many tokens,
             more microbatches a replica.

@@ -1,7 +1,7 @@
 """One training step: how long it takes, and where the time goes.
 
-Op costs of each stage → durations on the schedule's compiled graph → replay → the ends of the step (data-parallel traffic,
-optimizer) → stragglers and data loading. ``docs/step-model.md`` holds every formula.
+Op costs of each stage → durations on the schedule's compiled graph → replay → the ends of the step (data-parallel
+traffic, optimizer) → stragglers and data loading. ``docs/step-model.md`` holds every formula.
 """
 
 from __future__ import annotations
@@ -38,11 +38,21 @@ class StepModel:
     """The step of one job: ask ``step_time`` under any conditions, or for a ``report`` of the nominal one.
 
     Raises:
-        InputError: the layout does not fit the cluster, the batch does not divide, or the schedule is not defined there.
+        InputError: the layout does not fit the cluster, the batch does not divide, or the schedule is not defined
+        there.
     """
 
-    def __init__(self, *, model: TransformerModel, cluster: Cluster, training: Training, layout: Layout, schedule: Schedule | str,
-                 stack: Stack | None = None, profile: Profile | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        *,
+        model: TransformerModel,
+        cluster: Cluster,
+        training: Training,
+        layout: Layout,
+        schedule: Schedule | str,
+        stack: Stack | None = None,
+        profile: Profile | None = None,
+    ) -> None:
         self.stack = stack or training.stack or default_stack(cluster.node.gpu.name)
         self.profile = profile
         self.plan = Plan.of(model, cluster, training, layout, get_schedule(schedule))
@@ -54,8 +64,14 @@ class StepModel:
         """The step model of a scenario (anything with ``model``, ``cluster``, ``training``, ``parallelism``)."""
         layout = scenario.parallelism
         profile = getattr(scenario, "calibration", None)
-        return cls(model=scenario.model, cluster=scenario.cluster, training=scenario.training, layout=layout,
-                   schedule=schedule_of(layout.schedule), profile=profile if isinstance(profile, Profile) else None)  # fmt: skip
+        return cls(
+            model=scenario.model,
+            cluster=scenario.cluster,
+            training=scenario.training,
+            layout=layout,
+            schedule=schedule_of(layout.schedule),
+            profile=profile if isinstance(profile, Profile) else None,
+        )
 
     @cached_property
     def groups(self) -> Groups:

@@ -34,7 +34,8 @@ def place(gpu: int, plan: Plan) -> tuple[int, int] | None:
 def rank_factors(conditions: Conditions, plan: Plan, groups: Groups) -> RankFactors:
     """Factors of the replicas that differ from one another, the nominal one among them.
 
-    A slow node slows the pipeline ranks that it holds; tensor and context parallel ranks of a group wait for its slowest.
+    A slow node slows the pipeline ranks that it holds; tensor and context parallel ranks of a group wait for its
+    slowest.
     """
     gpus = plan.cluster.node.gpus
     slow: dict[tuple[int, int], float] = {}

@@ -1,4 +1,5 @@
-"""Seconds of every kind of op on every stage, split by what they go to: the table that a replay's durations come from."""
+"""Seconds of every kind of op on every stage, split by what they go to: the table that a replay's durations come
+from."""
 
 from __future__ import annotations
 
@@ -64,10 +65,21 @@ class StageCosts:
         exposure = Exposure(self.stack.tp_exposed if layout.overlap.tp else 1.0, 0.0 if layout.overlap.ep else 1.0)
         return {
             device.gpu.name: Blocks(
-                Pricer(plan.model, device, self.stack, plan.training.precision, self.groups.seconds,
-                       self.groups.context_seconds, plan.cut, exposure, plan.training.op_precision),
-                plan.cut, plan.training.recompute, plan.training.lora,
-            )  # fmt: skip
+                Pricer(
+                    plan.model,
+                    device,
+                    self.stack,
+                    plan.training.precision,
+                    self.groups.seconds,
+                    self.groups.context_seconds,
+                    plan.cut,
+                    exposure,
+                    plan.training.op_precision,
+                ),
+                plan.cut,
+                plan.training.recompute,
+                plan.training.lora,
+            )
             for device in self.devices
         }
 
@@ -101,15 +113,20 @@ class StageCosts:
 
     def _measured(self, gpu: str, content: StageContent) -> LayerCost:
         """A stage whose layers take the profile's pass times."""
-        assert self.profile is not None and self.profile.layer is not None
+        assert self.profile is not None
+        assert self.profile.layer is not None
         times, slices = self.profile.layer, self.plan.shape.program.slices
-        layer = LayerCost(PassCost(times.forward / slices), PassCost(times.input_gradient / slices),
-                          PassCost(times.weight_gradient / slices))  # fmt: skip
+        layer = LayerCost(
+            PassCost(times.forward / slices),
+            PassCost(times.input_gradient / slices),
+            PassCost(times.weight_gradient / slices),
+        )
         ends, _ = self.blocks[gpu].stage(content._replace(dense=0, moe=0, mtp=0))
         return ends.plus(layer.times(content.layers + content.mtp))
 
     def _fsdp(self, gpu: str, content: StageContent) -> LayerTraffic:
-        """Exposed traffic of a stage's forward and backward under ZeRO 3: one FSDP unit a layer, one each for the ends."""
+        """Exposed traffic of a stage's forward and backward under ZeRO 3: one FSDP unit a layer, one each for the
+        ends."""
         blocks, training, groups = self.blocks[gpu], self.plan.training, self.groups
         ahead: list[Unit] = []
         back: list[Unit] = []
@@ -152,7 +169,13 @@ class StageCosts:
         ahead, behind = self.plan.shape.crosses
         sends = self.sends
         forward[:, PP], inward[:, PP] = sends * ahead, sends * behind
-        for kind, rows in ((Kind.F, forward), (Kind.I, inward), (Kind.W, weight), (Kind.B, inward + weight), (Kind.R, again)):
+        for kind, rows in (
+            (Kind.F, forward),
+            (Kind.I, inward),
+            (Kind.W, weight),
+            (Kind.B, inward + weight),
+            (Kind.R, again),
+        ):
             table[CODE[kind]] = rows
         self._vocabulary(table)
         return table
@@ -165,8 +188,12 @@ class StageCosts:
         head = self.blocks[self.gpus[-1].name].head
         for stage in range(table.shape[1]):
             if stage % self.plan.shape.per_chain == self.plan.shape.per_chain - 1:
-                for kind, part in ((Kind.F, head.forward), (Kind.I, head.input_gradient), (Kind.W, head.weight_gradient),
-                                   (Kind.B, head.input_gradient.plus(head.weight_gradient))):  # fmt: skip
+                for kind, part in (
+                    (Kind.F, head.forward),
+                    (Kind.I, head.input_gradient),
+                    (Kind.W, head.weight_gradient),
+                    (Kind.B, head.input_gradient.plus(head.weight_gradient)),
+                ):
                     table[CODE[kind], stage, : len(part)] -= part
         table[CODE[Kind.S], :, : len(head.forward)] = np.array(head.forward) / ranks
         table[CODE[Kind.T], :, : len(head.forward)] = np.array(head.input_gradient.plus(head.weight_gradient)) / ranks

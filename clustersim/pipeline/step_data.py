@@ -29,13 +29,22 @@ class DataTraffic(NamedTuple):
     exposed_gather: float = 0.0
 
 
-def step_traffic(parameters: LocalParameters, groups: Groups, training: Training, layout: Layout, stack: Stack,
-                 forward: float, backward: float, buckets: int, taken: float) -> DataTraffic:  # fmt: skip
+def step_traffic(
+    parameters: LocalParameters,
+    groups: Groups,
+    training: Training,
+    layout: Layout,
+    stack: Stack,
+    forward: float,
+    backward: float,
+    buckets: int,
+    taken: float,
+) -> DataTraffic:
     """Traffic of ZeRO 0 to 2 of one rank: gradients reduced once a step, and updated weights gathered.
 
-    With overlap, the reduction hides behind the backward of the last microbatch (``backward`` seconds on this rank), bucket
-    after bucket (one a layer), and the gather behind the forward of the first. What is hidden still costs its share ``taken``
-    of the GPU's SMs.
+    With overlap, the reduction hides behind the backward of the last microbatch (``backward`` seconds on this rank),
+    bucket after bucket (one a layer), and the gather behind the forward of the first. What is hidden still costs its
+    share ``taken`` of the GPU's SMs.
     """
     width = GRAD_BYTES[training.grad_dtype]
     reduce = gradient_seconds(parameters.dense * width, groups.data, groups.shards)

@@ -1,4 +1,5 @@
-"""The ends of a step on each pipeline rank: weights gathered before it, gradients reduced and the optimizer after it."""
+"""The ends of a step on each pipeline rank: weights gathered before it, gradients reduced and the optimizer after
+it."""
 
 from __future__ import annotations
 
@@ -65,10 +66,13 @@ def _ends(step: StepModel, rank: int, parameters: LocalParameters, forward: floa
     head = tail = 0.0
     if groups.shards.parameters == 1:
         buckets = max(1, plan.model.layers // layout.pp)
-        traffic = step_traffic(trained, groups, training, layout, step.stack, forward, backward, buckets,
-                               costs.taken(rank))  # fmt: skip
+        traffic = step_traffic(
+            trained, groups, training, layout, step.stack, forward, backward, buckets, costs.taken(rank)
+        )
         head, tail = traffic.exposed_gather, traffic.exposed_reduce
-    update = update_seconds(trained, shards, expert_shards, costs.devices[rank], step.stack, training.optimizer, layout.zero)
+    update = update_seconds(
+        trained, shards, expert_shards, costs.devices[rank], step.stack, training.optimizer, layout.zero
+    )
     if training.offload.optimizer != "none":
         host, copies = offloaded_seconds(trained, shards if layout.zero else 1.0, training.offload, plan.cluster.node)
         update = max(host, copies) if training.offload.overlap else host + copies
@@ -81,4 +85,6 @@ def _with_tied(step: StepModel, end: Ends, rank: int) -> Ends:
     if plan.layout.pp == 1 or rank not in (0, plan.layout.pp - 1):
         return end
     size = plan.model.vocab / plan.layout.tp * plan.model.hidden * GRAD_BYTES[plan.training.grad_dtype]
-    return end._replace(tail=end.tail + collective_time("all-reduce", size, step.groups.group(2, step.groups.stage_stride)))
+    return end._replace(
+        tail=end.tail + collective_time("all-reduce", size, step.groups.group(2, step.groups.stage_stride))
+    )

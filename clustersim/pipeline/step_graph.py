@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from clustersim.pipeline.dependencies import CODE, KINDS
-from clustersim.pipeline.graph import Graph, compile  # noqa: A004 - the module's public name
+from clustersim.pipeline.graph import Graph, compile
 from clustersim.pipeline.ops import Kind, Program
 from clustersim.pipeline.schedule import Pipeline, Schedule
 

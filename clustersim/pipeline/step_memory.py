@@ -24,12 +24,16 @@ def step_memory(step: StepModel) -> Memory:
     held = in_flight_at_peak(plan.shape.graph, np.array([known[content] for content in contents]))
     shared = getattr(plan.schedule, "vocabulary_parallel", "none") != "none"
     return Memory(
-        plan.model, plan.training, plan.layout, unit, plan.dp,
+        plan.model,
+        plan.training,
+        plan.layout,
+        unit,
+        plan.dp,
         tuple(tuple(contents[stage] for stage in counts) for counts in held),
         tuple(tuple(counts.values()) for counts in held),
         tuple(gpu.memory for gpu in costs.gpus),
         plan.layout.pp if shared else 1,
-    )  # fmt: skip
+    )
 
 
 def memory_report(step: StepModel) -> MemoryReport:

@@ -120,7 +120,8 @@ class Groups:
         return context_group(self.cp, self.layout.context.kind, self.layout.context.ulysses)
 
     def context_seconds(self, attention: float, work: ContextWork) -> float:
-        """Seconds that context parallelism adds to a pass whose core attention takes ``attention`` seconds on this GPU."""
+        """Seconds that context parallelism adds to a pass whose core attention takes ``attention`` seconds on this
+        GPU."""
         place, balanced, causal = self.context, self.layout.context.balanced, work.causal
         shares = sum(causal_steps(place.ring.size, causal, True))
         ring = RingWork(attention / shares, work.ring_bytes)
@@ -131,8 +132,8 @@ class Groups:
     def send_seconds(self, size: float) -> float:
         """Seconds of one tensor of ``size`` bytes to the next pipeline rank.
 
-        Each tensor-parallel rank sends its own part; without sequence parallelism the parts are gathered inside the node
-        (scatter-gather of Narayanan et al. 2021, section 4.1).
+        Each tensor-parallel rank sends its own part; without sequence parallelism the parts are gathered inside the
+        node (scatter-gather of Narayanan et al. 2021, section 4.1).
         """
         if self.layout.pp == 1:
             return 0.0

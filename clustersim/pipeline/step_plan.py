@@ -30,7 +30,9 @@ class Plan:
     microbatches: int
 
     @classmethod
-    def of(cls, model: TransformerModel, cluster: Cluster, training: Training, layout: Layout, schedule: Schedule) -> Plan:
+    def of(
+        cls, model: TransformerModel, cluster: Cluster, training: Training, layout: Layout, schedule: Schedule
+    ) -> Plan:
         """The plan of a layout on a cluster.
 
         Raises:
@@ -40,12 +42,21 @@ class Plan:
         dp = layout.dp or cluster.gpus // inner
         problems = []
         if dp < 1 or dp * inner > cluster.gpus:
-            problems.append(Problem("parallelism", f"tp {layout.tp} x pp {layout.pp} x cp {layout.cp} x dp {max(dp, 1)} = "
-                                    f"{inner * max(dp, 1)} GPUs, but the cluster has {cluster.gpus}"))  # fmt: skip
+            problems.append(
+                Problem(
+                    "parallelism",
+                    f"tp {layout.tp} x pp {layout.pp} x cp {layout.cp} x dp {max(dp, 1)} = "
+                    f"{inner * max(dp, 1)} GPUs, but the cluster has {cluster.gpus}",
+                )
+            )
         each = max(dp, 1) * training.micro_batch
         if training.global_batch % each:
-            problems.append(Problem("training.global_batch", f"must be a multiple of dp x micro_batch = {max(dp, 1)} x "
-                                    f"{training.micro_batch} = {each}"))  # fmt: skip
+            problems.append(
+                Problem(
+                    "training.global_batch",
+                    f"must be a multiple of dp x micro_batch = {max(dp, 1)} x {training.micro_batch} = {each}",
+                )
+            )
         if training.seq_len % layout.cp:
             problems.append(Problem("parallelism.cp", f"must divide seq_len {training.seq_len}"))
         if problems:
@@ -53,7 +64,8 @@ class Plan:
         return cls(model, cluster, training, layout, schedule, dp, training.global_batch // each)
 
     def with_replicas(self, dp: int, keep_batch: bool) -> Plan:
-        """The plan with fewer replicas; ``keep_batch`` spreads the whole batch over them (rounded up to whole microbatches)."""
+        """The plan with fewer replicas; ``keep_batch`` spreads the whole batch over them (rounded up to whole
+        microbatches)."""
         if not keep_batch:
             return replace(self, dp=dp)
         total = self.training.global_batch // self.training.micro_batch
@@ -63,12 +75,19 @@ class Plan:
     def pipe(self) -> Pipeline:
         """The pipeline's size."""
         chunks = self.layout.chunks if self.layout.chunks is not None else self._chunks()
-        return self.schedule.resolve(Pipeline(self.layout.pp, self.microbatches, chunks, getattr(self.schedule, "slices", None) or 1))
+        return self.schedule.resolve(
+            Pipeline(self.layout.pp, self.microbatches, chunks, getattr(self.schedule, "slices", None) or 1)
+        )
 
     def _chunks(self) -> int:
         traits = self.schedule.traits
-        return traits.chunks or (1 if self.layout.pp == 1 else self.schedule.default_chunks() if traits.chunks is None
-                                 and self.schedule.kind.startswith(("interleaved", "looped")) else 1)  # fmt: skip
+        return traits.chunks or (
+            1
+            if self.layout.pp == 1
+            else self.schedule.default_chunks()
+            if traits.chunks is None and self.schedule.kind.startswith(("interleaved", "looped"))
+            else 1
+        )
 
     @cached_property
     def shape(self) -> Shape:
@@ -81,8 +100,18 @@ class Plan:
         training, layout = self.training, self.layout
         slices = self.shape.program.slices
         tokens = training.micro_batch * training.seq_len // (layout.cp * slices)
-        return Slice(training.micro_batch, training.seq_len, tokens, layout.tp, layout.cp * slices, layout.ep, expert_tp(layout),
-                     layout.sequence_parallel and layout.tp > 1, training.mask_share, activation_bytes(training.precision))  # fmt: skip
+        return Slice(
+            training.micro_batch,
+            training.seq_len,
+            tokens,
+            layout.tp,
+            layout.cp * slices,
+            layout.ep,
+            expert_tp(layout),
+            layout.sequence_parallel and layout.tp > 1,
+            training.mask_share,
+            activation_bytes(training.precision),
+        )
 
     @property
     def tokens(self) -> float:

@@ -46,13 +46,24 @@ class StepReport:
     def to_dict(self) -> dict[str, Any]:
         """The ``step`` object of the JSON output."""
         return {
-            "step_time_s": self.step_time_s, "tokens_per_s": self.tokens_per_s,
-            "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu, "tflops_per_gpu": self.tflops_per_gpu, "mfu": self.mfu,
-            "hfu": self.hfu, "convention": self.convention, "bubble_fraction": self.bubble_fraction,
-            "bubbles": dict(self.bubbles), "model_flops_per_step": self.model_flops_per_step,
-            "microbatches": self.microbatches, "critical_rank": self.critical_rank, "breakdown_s": dict(self.breakdown_s),
-            "memory": self.memory, "stack": self.stack, "gpus": self.gpus, "warnings": list(self.warnings),
-        }  # fmt: skip
+            "step_time_s": self.step_time_s,
+            "tokens_per_s": self.tokens_per_s,
+            "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,
+            "tflops_per_gpu": self.tflops_per_gpu,
+            "mfu": self.mfu,
+            "hfu": self.hfu,
+            "convention": self.convention,
+            "bubble_fraction": self.bubble_fraction,
+            "bubbles": dict(self.bubbles),
+            "model_flops_per_step": self.model_flops_per_step,
+            "microbatches": self.microbatches,
+            "critical_rank": self.critical_rank,
+            "breakdown_s": dict(self.breakdown_s),
+            "memory": self.memory,
+            "stack": self.stack,
+            "gpus": self.gpus,
+            "warnings": list(self.warnings),
+        }
 
 
 def report_of(step: StepModel) -> StepReport:
@@ -64,13 +75,24 @@ def report_of(step: StepModel) -> StepReport:
     rate = flop.model / time.seconds / gpus
     bubbles = bubbles_of(step, time.seconds)
     return StepReport(
-        step_time_s=time.seconds, tokens_per_s=time.tokens / time.seconds, tokens_per_s_per_gpu=time.tokens / time.seconds / gpus,
-        tflops_per_gpu=rate / 1e12, mfu=rate / peak, hfu=flop.hardware / time.seconds / gpus / peak,
-        convention=CONVENTIONS[plan.training.mfu], bubble_fraction=bubbles["step"], bubbles=bubbles,
-        model_flops_per_step=flop.model, microbatches=plan.microbatches, critical_rank=time.critical_rank,
-        breakdown_s=dict(time.breakdown), memory=memory_of(step), stack=step.stack.name, gpus=gpus,
+        step_time_s=time.seconds,
+        tokens_per_s=time.tokens / time.seconds,
+        tokens_per_s_per_gpu=time.tokens / time.seconds / gpus,
+        tflops_per_gpu=rate / 1e12,
+        mfu=rate / peak,
+        hfu=flop.hardware / time.seconds / gpus / peak,
+        convention=CONVENTIONS[plan.training.mfu],
+        bubble_fraction=bubbles["step"],
+        bubbles=bubbles,
+        model_flops_per_step=flop.model,
+        microbatches=plan.microbatches,
+        critical_rank=time.critical_rank,
+        breakdown_s=dict(time.breakdown),
+        memory=memory_of(step),
+        stack=step.stack.name,
+        gpus=gpus,
         warnings=warnings_of(step, flop),
-    )  # fmt: skip
+    )
 
 
 def peak_of(step: StepModel) -> float:
@@ -80,7 +102,8 @@ def peak_of(step: StepModel) -> float:
 
 
 def bubbles_of(step: StepModel, seconds: float) -> dict[str, float]:
-    """Idle time of the average rank under the three definitions. A rank is idle while its stream waits; exposed messages are work."""
+    """Idle time of the average rank under the three definitions. A rank is idle while its stream waits; exposed
+    messages are work."""
     shape, timeline = step.plan.shape, step.timeline()
     work = np.einsum("rks,ksc->r", shape.counts, step.costs.table)
     idle = np.maximum(timeline.makespan - work, 0.0)
@@ -103,8 +126,10 @@ def warnings_of(step: StepModel, flop: StepFlop) -> tuple[str, ...]:
     """Sentences on what makes the prediction less certain, or the layout wasteful."""
     plan, found = step.plan, list(step.plan.schedule.notes(step.plan.pipe))
     if plan.layout.tp > step.groups.domain:
-        found.append(f"tensor parallelism over {plan.layout.tp} GPUs leaves the fast domain of {step.groups.domain}: "
-                     "every layer waits for the network")  # fmt: skip
+        found.append(
+            f"tensor parallelism over {plan.layout.tp} GPUs leaves the fast domain of {step.groups.domain}: "
+            "every layer waits for the network"
+        )
     used = plan.dp * plan.layout.tp * plan.layout.cp * plan.layout.pp
     if used < plan.cluster.gpus:
         found.append(f"the layout uses {used} of the cluster's {plan.cluster.gpus} GPUs")

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from clustersim.workload.stages import StageContent
 from clustersim.workload.model import TransformerModel
+from clustersim.workload.stages import StageContent
 
 
 def spread(layers: int, stages: int) -> list[int]:
@@ -33,7 +33,9 @@ def _default(model: TransformerModel, stages: int) -> list[int]:
     return counts
 
 
-def contents(model: TransformerModel, stages: int, frozen: int = 0, counts: list[int] | None = None) -> list[StageContent]:
+def contents(
+    model: TransformerModel, stages: int, frozen: int = 0, counts: list[int] | None = None
+) -> list[StageContent]:
     """What each of ``stages`` virtual stages holds; ``counts`` are its layers (default: spread evenly).
 
     The first ``moe.dense_layers`` layers are dense; the first ``frozen`` are not trained.
@@ -47,7 +49,17 @@ def contents(model: TransformerModel, stages: int, frozen: int = 0, counts: list
         still_dense = sum(1 for layer in span if layer < frozen and layer < first_moe)
         still = sum(1 for layer in span if layer < frozen)
         last = index == stages - 1
-        held.append(StageContent(dense, count - dense, index == 0, last, model.mtp_layers if last else 0, still_dense,
-                                 still - still_dense, still == count and frozen > 0 and not last))  # fmt: skip
+        held.append(
+            StageContent(
+                dense,
+                count - dense,
+                index == 0,
+                last,
+                model.mtp_layers if last else 0,
+                still_dense,
+                still - still_dense,
+                still == count and frozen > 0 and not last,
+            )
+        )
         at += count
     return held

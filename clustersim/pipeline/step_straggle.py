@@ -15,6 +15,7 @@ def expected_maximum(count: int) -> float:
 
 
 def straggle_share(stack: Stack, gpus: int, ranks: int) -> float:
-    """Share of the busy time by which the steady state is longer: the slowest of all GPUs, and of the stages at each pass."""
+    """Share of the busy time by which the steady state is longer: the slowest of all GPUs, and of the stages at each
+    pass."""
     jitter = stack.pass_jitter * expected_maximum(ranks) if ranks > 1 else 0.0
     return stack.rank_spread * expected_maximum(gpus) + jitter

@@ -1,10 +1,10 @@
 """Core attention: how many query-key pairs, in how many FLOP and seconds, by kernel generation.
 
-A kernel *generation* is a property of the software stack: ``unfused`` (two batched products and a softmax through memory:
-Megatron until 2022), ``flash-1`` and ``triton`` (2022–23), ``flash-2`` (2023), ``cudnn`` and ``flash-3`` (2024 on).
-The share of the bf16 peak that a flash kernel reaches at head size 128 on a long sequence stands in the GPU preset
-(``efficiency.attention_forward`` / ``attention_backward``); it falls with the head size as (d/128)^0.35 and with the
-sequence as s/(s+400).
+A kernel *generation* is a property of the software stack: ``unfused`` (two batched products and a softmax through
+memory: Megatron until 2022), ``flash-1`` and ``triton`` (2022–23), ``flash-2`` (2023), ``cudnn`` and ``flash-3``
+(2024 on). The share of the bf16 peak that a flash kernel reaches at head size 128 on a long sequence stands in the
+GPU preset (``efficiency.attention_forward`` / ``attention_backward``); it falls with the head size as (d/128)^0.35
+and with the sequence as s/(s+400).
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from clustersim.workload.gemm import MatrixUnit, gemm_seconds
 from clustersim.workload.model import Attention, Causal, Full, Linear, SlidingWindow
 
 HEAD_EXPONENT = 0.35
-"""Rate against head size: flash kernels at d = 64 reach about 0.78 of their rate at 128 (FlashAttention-2, figure 4)."""
+"""Rate against head size: flash kernels at d = 64 reach about 0.78 of their rate at 128 (FlashAttention-2, figure
+4)."""
 SEQUENCE_HALF = 400.0
 """Sequence length at which a flash kernel reaches half of its long-sequence rate (FlashAttention-2, figures 4 to 7)."""
 BACKWARD_FLOP = 2.5
@@ -70,7 +71,8 @@ def core_flop(attention: Attention, shape: AttentionShape, mask_share: float = 1
 
 def flash_rate(efficiency: float, peak: float, head_dim: int, length: int) -> float:
     """FLOP/s of a flash kernel: share of peak × head-size law × length law."""
-    return peak * efficiency * (min(head_dim, 128) / 128.0) ** HEAD_EXPONENT * length / (length + SEQUENCE_HALF)
+    by_head: float = (min(head_dim, 128) / 128.0) ** HEAD_EXPONENT
+    return peak * efficiency * by_head * length / (length + SEQUENCE_HALF)
 
 
 class UnfusedBytes(NamedTuple):
@@ -83,8 +85,9 @@ class UnfusedBytes(NamedTuple):
 SOFTMAX = UnfusedBytes(4.0, 6.0)
 """Fused scale-mask-softmax reads and writes 2 bytes forward; backward reads two operands and writes one."""
 PLAIN_SOFTMAX = UnfusedBytes(20.0, 14.0)
-"""Without the fused kernel: casts to fp32 and back, a masked fill and the softmax, each through memory. Read off the passes of
-arXiv 2401.10241 Table 9, which lie 16 to 24 bytes a score above the fused count forward and 6 to 9 backward."""
+"""Without the fused kernel: casts to fp32 and back, a masked fill and the softmax, each through memory. Read off the
+passes of arXiv 2401.10241 Table 9, which lie 16 to 24 bytes a score above the fused count forward and 6 to 9
+backward."""
 DROPOUT = UnfusedBytes(5.0, 5.0)
 """Attention dropout: read, write, and a mask byte."""
 LAYOUT_FORWARD, LAYOUT_BACKWARD = 1.3, 1.15
@@ -93,24 +96,46 @@ recompute costs 1.3 ms a layer, which is a second forward of this core."""
 
 
 @lru_cache(maxsize=1 << 12)
-def unfused_forward_seconds(sequences: float, heads: float, length: int, head_dim: int, value_dim: int, dropout: bool,
-                            unit: MatrixUnit, fused_softmax: bool = True) -> float:  # fmt: skip
+def unfused_forward_seconds(
+    sequences: float,
+    heads: float,
+    length: int,
+    head_dim: int,
+    value_dim: int,
+    dropout: bool,
+    unit: MatrixUnit,
+    fused_softmax: bool = True,
+) -> float:
     """Seconds of unfused core attention forward: Q·Kᵀ, softmax (and dropout) through memory, P·V."""
     batch = max(1, round(sequences * heads))
     scores = sequences * heads * float(length) * length
-    per_element = ((SOFTMAX if fused_softmax else PLAIN_SOFTMAX).forward + (DROPOUT.forward if dropout else 0.0)) * LAYOUT_FORWARD
+    per_element = (
+        (SOFTMAX if fused_softmax else PLAIN_SOFTMAX).forward + (DROPOUT.forward if dropout else 0.0)
+    ) * LAYOUT_FORWARD
     memory = scores * per_element / unit.memory_per_s + (2 if dropout else 1) * unit.launch_s
-    products = gemm_seconds(length, length, head_dim, batch, unit) + gemm_seconds(length, value_dim, length, batch, unit)
+    products = gemm_seconds(length, length, head_dim, batch, unit) + gemm_seconds(
+        length, value_dim, length, batch, unit
+    )
     return products + memory
 
 
 @lru_cache(maxsize=1 << 12)
-def unfused_backward_seconds(sequences: float, heads: float, length: int, head_dim: int, value_dim: int, dropout: bool,
-                             unit: MatrixUnit, fused_softmax: bool = True) -> float:  # fmt: skip
+def unfused_backward_seconds(
+    sequences: float,
+    heads: float,
+    length: int,
+    head_dim: int,
+    value_dim: int,
+    dropout: bool,
+    unit: MatrixUnit,
+    fused_softmax: bool = True,
+) -> float:
     """Seconds of unfused core attention backward: four products, softmax and dropout gradients through memory."""
     batch = max(1, round(sequences * heads))
     scores = sequences * heads * float(length) * length
-    per_element = ((SOFTMAX if fused_softmax else PLAIN_SOFTMAX).backward + (DROPOUT.backward if dropout else 0.0)) * LAYOUT_BACKWARD
+    per_element = (
+        (SOFTMAX if fused_softmax else PLAIN_SOFTMAX).backward + (DROPOUT.backward if dropout else 0.0)
+    ) * LAYOUT_BACKWARD
     memory = scores * per_element / unit.memory_per_s + (2 if dropout else 1) * unit.launch_s
     wide = gemm_seconds(length, length, value_dim, batch, unit) + gemm_seconds(length, value_dim, length, batch, unit)
     return wide + 2 * gemm_seconds(length, head_dim, length, batch, unit) + memory

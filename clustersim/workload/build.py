@@ -27,7 +27,10 @@ class Blocks:
     def stage(self, content: StageContent) -> tuple[LayerCost, LocalParameters]:
         """Seconds of one microbatch on a stage, by pass, and the parameters that a GPU holds of it."""
         cost, parameters = LayerCost(), LocalParameters()
-        for moe, count, frozen in ((False, content.dense, content.frozen_dense), (True, content.moe, content.frozen_moe)):
+        for moe, count, frozen in (
+            (False, content.dense, content.frozen_dense),
+            (True, content.moe, content.frozen_moe),
+        ):
             if count:
                 cost = cost.plus(self._layers(moe, count, frozen))
                 parameters = parameters.plus(self.parameters[moe], count)
@@ -122,7 +125,10 @@ class Blocks:
     @cached_property
     def parameters(self) -> dict[bool, LocalParameters]:
         """Parameters of a layer on one GPU: dense (False) and with experts (True)."""
-        return {False: self._local(StageContent(dense=1)), **({True: self._local(StageContent(moe=1))} if self.model.moe else {})}
+        return {
+            False: self._local(StageContent(dense=1)),
+            **({True: self._local(StageContent(moe=1))} if self.model.moe else {}),
+        }
 
     @cached_property
     def embedding_parameters(self) -> LocalParameters:

@@ -108,7 +108,8 @@ class Pricer:
             return op.bytes / self.device.memory_rate + self.device.launch
         if op.work == "attention":
             return self._attention(op, shape)
-        assert op.axis is not None and op.collective is not None
+        assert op.axis is not None
+        assert op.collective is not None
         return self.messages(op.axis, op.collective, op.bytes)
 
     def _gemm(self, op: LayerOp) -> float:
@@ -129,8 +130,16 @@ class Pricer:
         if self.stack.attention == "unfused" and not isinstance(self.model.attention, Linear):
             function = unfused_forward_seconds if forward else unfused_backward_seconds
             unit = self.device.unit(precision)
-            whole = function(shape.sequences, shape.heads, shape.length, shape.head_dim, shape.value_dim,
-                             self.model.dropout, unit, self.stack.fused_softmax)  # fmt: skip
+            whole = function(
+                shape.sequences,
+                shape.heads,
+                shape.length,
+                shape.head_dim,
+                shape.value_dim,
+                self.model.dropout,
+                unit,
+                self.stack.fused_softmax,
+            )
             return whole * shape.share
         kernel = "flash-2" if self.stack.attention == "unfused" else self.stack.attention
         shares = self.device.flash_shares(kernel)
@@ -176,10 +185,13 @@ class Pricer:
         ahead = self.pass_cost(forward, shape, stack.host_forward)
         gradient, weight = self.pass_cost(inward, shape), self.pass_cost(weights, shape)
         late = max(0.0, stack.host_backward - gradient.total - weight.total)
-        return LayerCost(ahead, gradient._replace(host=late), weight, self._again(forward, shape, ahead, recompute, full))
+        return LayerCost(
+            ahead, gradient._replace(host=late), weight, self._again(forward, shape, ahead, recompute, full)
+        )
 
-    def _again(self, forward: list[LayerOp], shape: AttentionShape, ahead: PassCost, parts: frozenset[str],
-               full: bool) -> PassCost:  # fmt: skip
+    def _again(
+        self, forward: list[LayerOp], shape: AttentionShape, ahead: PassCost, parts: frozenset[str], full: bool
+    ) -> PassCost:
         if full:
             return ahead
         if not parts:

@@ -10,12 +10,14 @@ from clustersim.hardware.gpu import Gpu
 from clustersim.workload.gemm import MatrixUnit
 
 DEFAULT_GEMM = 0.75
-"""Share of the peak for a GPU whose preset has no matrix-product measurement (the middle of the MAMF table, 0.51 to 0.87)."""
+"""Share of the peak for a GPU whose preset has no matrix-product measurement (the middle of the MAMF table, 0.51 to
+0.87)."""
 DEFAULT_ATTENTION = {"fa1": (0.25, 0.20), "fa2": (0.45, 0.38), "cudnn": (0.50, 0.42), "fa3": (0.60, 0.50)}
 """Forward and backward shares of the peak where a preset has none: between the A100's and the H100's."""
 DEPTH_OVERHEAD = 128.0
-"""K0 of a bf16 tile: prologue and epilogue in depth. Narrower elements: the same prologue time is more depth (peak ÷ bf16 peak),
-and a pipeline stage of as many bytes holds more of it (as much again): K0 grows with the square, 512 for fp8."""
+"""K0 of a bf16 tile: prologue and epilogue in depth. Narrower elements: the same prologue time is more depth (peak ÷
+bf16 peak), and a pipeline stage of as many bytes holds more of it (as much again): K0 grows with the square, 512 for
+fp8."""
 KERNEL_KEY = {"flash-1": "fa1", "triton": "fa1", "flash-2": "fa2", "cudnn": "cudnn", "flash-3": "fa3"}
 """Kernel generation of a stack → key of the preset's attention shares."""
 
@@ -35,7 +37,7 @@ class Device:
         """
         for name in _wider(precision):
             if name in self.gpu.peak:
-                return self.gpu.peak[name]  # type: ignore[index]
+                return self.gpu.peak[name]
         raise InputError(f"GPU {self.gpu.name} has no peak for {precision}; known: {', '.join(self.gpu.peak)}")
 
     def unit(self, precision: str) -> MatrixUnit:
@@ -68,8 +70,8 @@ class Device:
         return self.gpu.efficiency.launch
 
     def flash_shares(self, kernel: str) -> tuple[float, float]:
-        """Shares of the 16-bit peak of a flash kernel forward and backward, clock included; a GPU without the generation
-        named runs the newest older one."""
+        """Shares of the 16-bit peak of a flash kernel forward and backward, clock included; a GPU without the
+        generation named runs the newest older one."""
         order = ("fa3", "cudnn", "fa2", "fa1")
         wanted = KERNEL_KEY[kernel]
         have = self.gpu.efficiency
@@ -81,7 +83,13 @@ class Device:
 
 
 def _wider(precision: str) -> tuple[str, ...]:
-    chains = {"nvfp4": ("nvfp4", "mxfp8", "fp8", "bf16", "fp16"), "mxfp8": ("mxfp8", "fp8", "bf16", "fp16"),
-              "fp8": ("fp8", "bf16", "fp16"), "bf16": ("bf16", "fp16", "tf32", "fp32"), "fp16": ("fp16", "bf16", "tf32", "fp32"),
-              "tf32": ("tf32", "fp32"), "fp32": ("fp32",)}  # fmt: skip
+    chains = {
+        "nvfp4": ("nvfp4", "mxfp8", "fp8", "bf16", "fp16"),
+        "mxfp8": ("mxfp8", "fp8", "bf16", "fp16"),
+        "fp8": ("fp8", "bf16", "fp16"),
+        "bf16": ("bf16", "fp16", "tf32", "fp32"),
+        "fp16": ("fp16", "bf16", "tf32", "fp32"),
+        "tf32": ("tf32", "fp32"),
+        "fp32": ("fp32",),
+    }
     return chains[precision]

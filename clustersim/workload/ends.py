@@ -1,4 +1,5 @@
-"""Op lists of what stands at the ends of a transformer: the embedding on the first stage, the head and loss on the last."""
+"""Op lists of what stands at the ends of a transformer: the embedding on the first stage, the head and loss on the
+last."""
 
 from __future__ import annotations
 
@@ -7,7 +8,8 @@ from clustersim.workload.model import TransformerModel
 from clustersim.workload.stack import Stack
 
 UNFUSED_LOSS_BYTES = 20.0
-"""Bytes a logit more each way where PyTorch's own cross-entropy runs: a second fp32 copy of the logits is written and read."""
+"""Bytes a logit more each way where PyTorch's own cross-entropy runs: a second fp32 copy of the logits is written and
+read."""
 
 
 def embedding_ops(model: TransformerModel, cut: Slice, stack: Stack) -> list[LayerOp]:

@@ -1,10 +1,11 @@
 """Seconds of a matrix product: tiles, waves, split-K, and the memory floor.
 
 ``C[M,N] = A[M,K] · B[K,N]``, ``batch`` of them at once. A kernel cuts C into tiles of ``bm`` × ``bn``; each streaming
-multiprocessor (SM) works on one tile at a time, so ⌈tiles ÷ SMs⌉ *waves* run one after the other, the last partly empty.
-A tile of depth K costs 2·bm·bn·(K + K0) FLOP at the SM's share of the sustained peak, K0 standing for its prologue and
-epilogue. Small tiles reuse operands less and reach a smaller share of that rate. The kernel library takes the best tile.
-Where tiles are fewer than SMs, K is split over several SMs at a loss (the partial sums go through memory).
+multiprocessor (SM) works on one tile at a time, so ⌈tiles ÷ SMs⌉ *waves* run one after the other, the last partly
+empty. A tile of depth K costs 2·bm·bn·(K + K0) FLOP at the SM's share of the sustained peak, K0 standing for its
+prologue and epilogue. Small tiles reuse operands less and reach a smaller share of that rate. The kernel library
+takes the best tile. Where tiles are fewer than SMs, K is split over several SMs at a loss (the partial sums go
+through memory).
 
 The wave model is the one of NVIDIA's "Matrix Multiplication Background User's Guide" (tile and wave quantisation); tile
 shares are CUTLASS' usual ratios; the sustained peak is the GPU preset's ``efficiency.gemm``.
@@ -17,8 +18,13 @@ from functools import lru_cache
 from typing import NamedTuple
 
 TILES: tuple[tuple[int, int, float], ...] = (
-    (256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.95), (128, 64, 0.80), (64, 128, 0.80), (64, 64, 0.60),
-)  # fmt: skip
+    (256, 128, 1.0),
+    (128, 256, 1.0),
+    (128, 128, 0.95),
+    (128, 64, 0.80),
+    (64, 128, 0.80),
+    (64, 64, 0.60),
+)
 """(bm, bn, share of the sustained rate)."""
 
 SPLIT_DEPTH = 1024
@@ -41,9 +47,11 @@ class MatrixUnit(NamedTuple):
 
 
 @lru_cache(maxsize=1 << 16)
-def gemm_seconds(m: int, n: int, k: int, batch: int, unit: MatrixUnit, in_bytes: float = 2.0,
-                 out_bytes: float = 2.0) -> float:  # fmt: skip
-    """Seconds of ``batch`` products C[m,n] = A[m,k]·B[k,n] with operands of ``in_bytes`` and results of ``out_bytes``."""
+def gemm_seconds(
+    m: int, n: int, k: int, batch: int, unit: MatrixUnit, in_bytes: float = 2.0, out_bytes: float = 2.0
+) -> float:
+    """Seconds of ``batch`` products C[m,n] = A[m,k]·B[k,n] with operands of ``in_bytes`` and results of
+    ``out_bytes``."""
     if min(m, n, k, batch) <= 0:
         return 0.0
     per_sm = unit.flop_per_s / unit.sms
@@ -52,8 +60,9 @@ def gemm_seconds(m: int, n: int, k: int, batch: int, unit: MatrixUnit, in_bytes:
     return max(best, floor) + unit.launch_s
 
 
-def _tile_seconds(m: int, n: int, k: int, batch: int, unit: MatrixUnit, per_sm: float,
-                  tile: tuple[int, int, float]) -> float:  # fmt: skip
+def _tile_seconds(
+    m: int, n: int, k: int, batch: int, unit: MatrixUnit, per_sm: float, tile: tuple[int, int, float]
+) -> float:
     bm, bn, share = tile
     tiles = -(-m // bm) * -(-n // bn) * batch
     depth, rate = float(k), per_sm * share

@@ -1,8 +1,9 @@
 """The op list of one transformer layer on one GPU: FLOP, bytes and messages of each op, by pass.
 
-Passes: ``F`` forward, ``I`` gradient of the input, ``W`` gradient of the weights. Linear layers are cut over tensor-parallel
-ranks by columns, then rows (Shoeybi et al. 2019); what lies between them is replicated, or cut along the sequence with
-sequence parallelism (Korthikanti et al. 2022). ``mixer.py`` holds the attention half, ``mlp.py`` the other.
+Passes: ``F`` forward, ``I`` gradient of the input, ``W`` gradient of the weights. Linear layers are cut over
+tensor-parallel ranks by columns, then rows (Shoeybi et al. 2019); what lies between them is replicated, or cut along
+the sequence with sequence parallelism (Korthikanti et al. 2022). ``mixer.py`` holds the attention half, ``mlp.py``
+the other.
 
 Bytes of memory-bound ops are counted read + written at 2 bytes an element, h the hidden size and f the MLP's:
 norm 4·T·h forward, 8 backward · bias-dropout-add 7 and 5 (without dropout 6 and 4) · residual gradient add 4 ·
@@ -67,14 +68,24 @@ class Slice(NamedTuple):
         return self.tokens / self.tp if self.sequence_parallel and self.tp > 1 else float(self.tokens)
 
 
-def gemm(name: str, part: str, m: int, n: int, k: int, op_class: OpClass = "linear", batch: int = 1,
-         weights: bool = True, input_gradient: bool = True) -> list[LayerOp]:  # fmt: skip
+def gemm(
+    name: str,
+    part: str,
+    m: int,
+    n: int,
+    k: int,
+    op_class: OpClass = "linear",
+    batch: int = 1,
+    weights: bool = True,
+    input_gradient: bool = True,
+) -> list[LayerOp]:
     """The products of one linear layer: forward, input gradient, weight gradient (accumulated in fp32)."""
     flop = 2.0 * m * n * k * batch
     ops = [LayerOp(name, "F", "gemm", part, flop, shape=(m, n, k, batch), op_class=op_class, cast=float(m) * k * batch)]
     if input_gradient:
-        ops.append(LayerOp(name, "I", "gemm", part, flop, shape=(m, k, n, batch), op_class=op_class,
-                           cast=float(m) * n * batch))  # fmt: skip
+        ops.append(
+            LayerOp(name, "I", "gemm", part, flop, shape=(m, k, n, batch), op_class=op_class, cast=float(m) * n * batch)
+        )
     if weights:
         ops.append(LayerOp(name, "W", "gemm", part, flop, shape=(k, n, m, batch), op_class=op_class, out_bytes=8.0))
     return ops
@@ -86,14 +97,25 @@ def memory(name: str, part: str, forward: float, backward: float) -> list[LayerO
     return [LayerOp(name, when, "memory", part, bytes=size) for when, size in both if size > 0]
 
 
-def message(name: str, part: str, axis: Axis, forward: Collective | None, backward: Collective | None, size: float,
-            backward_size: float | None = None) -> list[LayerOp]:  # fmt: skip
+def message(
+    name: str,
+    part: str,
+    axis: Axis,
+    forward: Collective | None,
+    backward: Collective | None,
+    size: float,
+    backward_size: float | None = None,
+) -> list[LayerOp]:
     """A collective in the forward pass and its transpose in the backward pass."""
     both: list[tuple[Pass, Collective | None, float]] = [
-        ("F", forward, size), ("I", backward, size if backward_size is None else backward_size)
-    ]  # fmt: skip
-    return [LayerOp(name, when, "message", part, bytes=count, axis=axis, collective=kind)
-            for when, kind, count in both if kind is not None and count > 0]  # fmt: skip
+        ("F", forward, size),
+        ("I", backward, size if backward_size is None else backward_size),
+    ]
+    return [
+        LayerOp(name, when, "message", part, bytes=count, axis=axis, collective=kind)
+        for when, kind, count in both
+        if kind is not None and count > 0
+    ]
 
 
 def enter_tp(cut: Slice, hidden: int, part: str) -> list[LayerOp]:
@@ -118,7 +140,8 @@ def leave_tp(cut: Slice, hidden: int, part: str) -> list[LayerOp]:
 
 
 def norm_ops(model: TransformerModel, cut: Slice, stack: Stack, name: str, part: str = "norm") -> list[LayerOp]:
-    """One norm over the hidden size; unfused, its fp32 chain (cast, square, mean, scale, cast) moves 24 bytes more each way."""
+    """One norm over the hidden size; unfused, its fp32 chain (cast, square, mean, scale, cast) moves 24 bytes more
+    each way."""
     extra = 0.0 if stack.fused_norm else 24.0
     size, scale = cut.outside * model.hidden, cut.width / 2
     return memory(name, part, (4.0 * scale + extra) * size, (8.0 * scale + extra) * size)
@@ -159,5 +182,9 @@ def _parallel_block(model: TransformerModel, cut: Slice, stack: Stack, half: lis
     from clustersim.workload.mixer import attention_ops
 
     without_tp = [op for op in half if op.axis != "tp"]
-    return [*norm_ops(model, cut, stack, "norm"), *attention_ops(model, cut, stack), *without_tp,
-            *residual_ops(model, cut, stack, "residual")]  # fmt: skip
+    return [
+        *norm_ops(model, cut, stack, "norm"),
+        *attention_ops(model, cut, stack),
+        *without_tp,
+        *residual_ops(model, cut, stack, "residual"),
+    ]

@@ -63,8 +63,10 @@ class Layout(Block):
     expert_tp: int | None = Field(default=None, gt=0)
     """GPUs that cut one expert; null: 1 where ep > 1 (parallel folding), else tp."""
     stage_gpus: tuple[Gpu, ...] = ()
-    """GPU types of the pipeline ranks, repeated evenly over them (two types on pp 8: four ranks each); empty: the node's."""
+    """GPU types of the pipeline ranks, repeated evenly over them (two types on pp 8: four ranks each); empty: the
+    node's."""
     replica_gpus: tuple[Gpu, ...] = ()
-    """GPU types of the data-parallel replicas, repeated evenly over them; the slowest sets the pace. Empty: the node's."""
+    """GPU types of the data-parallel replicas, repeated evenly over them; the slowest sets the pace. Empty: the
+    node's."""
     stage_layout: str | None = None
     """Layers of each stage as a Megatron layout string (``E|(t|)*10m|L``); null: spread evenly."""

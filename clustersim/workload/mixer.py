@@ -59,7 +59,9 @@ def _latent_projections(model: TransformerModel, latent: LatentAttention, cut: S
     if latent.q_rank:
         ops += gemm("q down", "attention", tokens, latent.q_rank, h) + _rank_norm(cut, latent.q_rank)
     ops += gemm("q up", "attention", tokens, heads * qk, latent.q_rank or h)
-    ops += gemm("kv down", "attention", tokens, latent.kv_rank + latent.rope_head_dim, h) + _rank_norm(cut, latent.kv_rank)
+    ops += gemm("kv down", "attention", tokens, latent.kv_rank + latent.rope_head_dim, h) + _rank_norm(
+        cut, latent.kv_rank
+    )
     ops += gemm("kv up", "attention", tokens, heads * (latent.nope_head_dim + latent.v_head_dim), latent.kv_rank)
     # keys are put together from the up-projected and the shared rotary part: one copy of keys and queries each way
     assembled = 4.0 * cut.width / 2 * tokens * heads * 2 * qk
@@ -82,7 +84,8 @@ def core_ops(model: TransformerModel, cut: Slice, stack: Stack, shape: Attention
 
 
 def context_messages(model: TransformerModel, cut: Slice, shape: AttentionShape) -> list[LayerOp]:
-    """Keys and values that context-parallel ranks pass on: forward once, backward with their gradients (twice the bytes).
+    """Keys and values that context-parallel ranks pass on: forward once, backward with their gradients (twice the
+    bytes).
 
     ``bytes`` are those of one step of a ring.
     """

@@ -18,8 +18,9 @@ def mlp_ops(model: TransformerModel, cut: Slice, stack: Stack, width: int | None
     ]
 
 
-def _products(model: TransformerModel, stack: Stack, cut: Slice, part: str, op_class: OpClass, tokens: int, width: int,
-              batch: int) -> list[LayerOp]:  # fmt: skip
+def _products(
+    model: TransformerModel, stack: Stack, cut: Slice, part: str, op_class: OpClass, tokens: int, width: int, batch: int
+) -> list[LayerOp]:
     matrices = 2 if model.gated_mlp else 1
     return [
         *gemm("up", part, tokens, matrices * width, model.hidden, op_class, batch),
@@ -38,8 +39,8 @@ def _activation(model: TransformerModel, stack: Stack, cut: Slice, elements: flo
 def moe_ops(model: TransformerModel, cut: Slice, stack: Stack) -> list[LayerOp]:
     """A mixture of experts: route, permute, dispatch, expert products, combine, and the shared experts beside them.
 
-    The busiest expert-parallel rank sets the pace: its load is ``imbalance`` × the mean. With a capacity, an expert works on
-    ``capacity_factor`` × its even share whatever arrives; dropless, on what arrives.
+    The busiest expert-parallel rank sets the pace: its load is ``imbalance`` × the mean. With a capacity, an expert
+    works on ``capacity_factor`` × its even share whatever arrives; dropless, on what arrives.
     """
     moe = model.moe
     assert moe is not None

@@ -3,31 +3,42 @@
 from __future__ import annotations
 
 from clustersim.hardware.node import Node
-from clustersim.workload.stages import LocalParameters
 from clustersim.workload.device import Device
 from clustersim.workload.stack import Stack
+from clustersim.workload.stages import LocalParameters
 from clustersim.workload.training import Muon, Offload, Optimizer
 
 OPTIMIZER_SHARE = 0.8
-"""Share of the memory bandwidth that multi-tensor optimizer kernels reach (many small tensors: below the copy kernels' 0.85)."""
+"""Share of the memory bandwidth that multi-tensor optimizer kernels reach (many small tensors: below the copy
+kernels' 0.85)."""
 CPU_ADAM_BYTES = 30.0
-"""Host memory traffic of one CPU Adam update, bytes a parameter: gradient 2, three fp32 states read and written 24, 16-bit copy 4
-(DeepSpeed ZeRO-Offload, arXiv 2101.06840, section 5)."""
+"""Host memory traffic of one CPU Adam update, bytes a parameter: gradient 2, three fp32 states read and written 24,
+16-bit copy 4 (DeepSpeed ZeRO-Offload, arXiv 2101.06840, section 5)."""
 NVME_BYTES = 24.0
 """Bytes a parameter that stream through NVMe a step: three fp32 states in and out (ZeRO-Infinity, arXiv 2104.07857)."""
 NEWTON_SCHULZ_STEPS = 5
 """Matrix iterations of Muon; each is three products of a matrix with itself."""
 
 
-def update_seconds(parameters: LocalParameters, shards: float, expert_shards: float, device: Device, stack: Stack,
-                   optimizer: Optimizer, zero: int) -> float:  # fmt: skip
+def update_seconds(
+    parameters: LocalParameters,
+    shards: float,
+    expert_shards: float,
+    device: Device,
+    stack: Stack,
+    optimizer: Optimizer,
+    zero: int,
+) -> float:
     """Seconds of the optimizer step on one GPU.
 
-    Bytes scale with the optimizer's state against Adam's 12 bytes. ZeRO shards all but what touches every local parameter
-    (writing the updated weights back); with ZeRO 3 nothing but the shard is touched.
+    Bytes scale with the optimizer's state against Adam's 12 bytes. ZeRO shards all but what touches every local
+    parameter (writing the updated weights back); with ZeRO 3 nothing but the shard is touched.
     """
-    scale = (optimizer.state_bytes_per_param + 50.0) / 62.0 if stack.optimizer_bytes >= 50 else (
-        optimizer.state_bytes_per_param + 21.0) / 33.0  # fmt: skip
+    scale = (
+        (optimizer.state_bytes_per_param + 50.0) / 62.0
+        if stack.optimizer_bytes >= 50
+        else (optimizer.state_bytes_per_param + 21.0) / 33.0
+    )
     whole = stack.optimizer_bytes * scale
     everywhere = min(whole, stack.optimizer_bytes_replicated)
     rate = device.gpu.memory_bandwidth * OPTIMIZER_SHARE
@@ -45,12 +56,13 @@ def update_seconds(parameters: LocalParameters, shards: float, expert_shards: fl
 def muon_seconds(parameters: LocalParameters, shards: float, device: Device, optimizer: Optimizer) -> float:
     """Seconds that Muon's orthogonalisation adds: five Newton-Schulz steps of three products over every matrix.
 
-    A matrix of n × k costs about 3 · 2 · n · k · min(n, k) FLOP a step; min(n, k) is taken as √(parameters of 12 matrices).
+    A matrix of n × k costs about 3 · 2 · n · k · min(n, k) FLOP a step; min(n, k) is taken as √(parameters of 12
+    matrices).
     """
     if not isinstance(optimizer, Muon):
         return 0.0
     count = parameters.total / max(1.0, shards)
-    side = (parameters.total / 12) ** 0.5
+    side: float = (parameters.total / 12) ** 0.5
     return 6.0 * NEWTON_SCHULZ_STEPS * count * side / device.unit("bf16").flop_per_s
 
 

@@ -11,9 +11,17 @@ from clustersim.part import Block
 
 OpClass = Literal["linear", "attention", "head", "expert"]
 
-BYTES: dict[str, float] = {"fp32": 4.0, "tf32": 4.0, "bf16": 2.0, "fp16": 2.0, "fp8": 1.0, "mxfp8": 1.03125, "nvfp4": 0.5625}
-"""Bytes of an element as a matrix product reads it; block formats carry their scales (mxfp8: 1 byte for 32 elements, OCP
-Microscaling 1.0; nvfp4: 1 byte for 16)."""
+BYTES: dict[str, float] = {
+    "fp32": 4.0,
+    "tf32": 4.0,
+    "bf16": 2.0,
+    "fp16": 2.0,
+    "fp8": 1.0,
+    "mxfp8": 1.03125,
+    "nvfp4": 0.5625,
+}
+"""Bytes of an element as a matrix product reads it; block formats carry their scales (mxfp8: 1 byte for 32 elements,
+OCP Microscaling 1.0; nvfp4: 1 byte for 16)."""
 
 NARROW = frozenset({"fp8", "mxfp8", "nvfp4"})
 """Formats in which only matrix products run: everything between them stays in 16 bits and is cast on the way in."""
@@ -22,8 +30,8 @@ NARROW = frozenset({"fp8", "mxfp8", "nvfp4"})
 class OpPrecision(Block):
     """Precision of single op classes; null takes the default that ``training.precision`` implies.
 
-    Transformer Engine runs the linear layers (and experts) in fp8 and keeps attention and the output head in bf16, hence
-    those defaults for the narrow formats.
+    Transformer Engine runs the linear layers (and experts) in fp8 and keeps attention and the output head in bf16,
+    hence those defaults for the narrow formats.
     """
 
     linear: Precision | None = Field(default=None)

@@ -1,9 +1,9 @@
 """The software stack: which kernels, how much is fused, what overlaps, what the host costs.
 
-One number a GPU type cannot be right for 2021 and 2025: the same H100 runs attention at 0.2 of its peak under the kernels
-of 2023 and at 0.5 under those of 2024. A stack is a preset (``megatron-2021``, ``nemo-2025`` …) or a mapping; without one
-the scenario takes the default of its GPU generation (``default_stack``). The source of each value, or the word *owed*
-where no component measurement is public, stands in the preset's ``sources``.
+One number a GPU type cannot be right for 2021 and 2025: the same H100 runs attention at 0.2 of its peak under the
+kernels of 2023 and at 0.5 under those of 2024. A stack is a preset (``megatron-2021``, ``nemo-2025`` …) or a mapping;
+without one the scenario takes the default of its GPU generation (``default_stack``). The source of each value, or the
+word *owed* where no component measurement is public, stands in the preset's ``sources``.
 """
 
 from __future__ import annotations
@@ -33,35 +33,39 @@ class Stack(PresetModel, folder="stacks"):
     fused_dropout_add: bool = True
     """Bias, dropout and residual add in one kernel."""
     extra_bytes: float = Field(default=0.0, ge=0)
-    """Memory traffic of further unfused copies, clamps and casts, bytes an element of the hidden state and layer, each way."""
+    """Memory traffic of further unfused copies, clamps and casts, bytes an element of the hidden state and layer,
+    each way."""
     loss_forward_bytes: float = Field(default=30.0, ge=0)
     """Memory traffic of the fp32 cross-entropy, bytes a logit of this GPU, forward."""
     loss_backward_bytes: float = Field(default=22.0, ge=0)
     fused_loss: bool = True
-    """The loss runs in the kernels counted above; False: PyTorch's own cross-entropy wherever a GPU holds all logits (TP 1)."""
+    """The loss runs in the kernels counted above; False: PyTorch's own cross-entropy wherever a GPU holds all logits
+    (TP 1)."""
     cast_bytes_forward: float = Field(default=4.0, ge=0)
     """fp8/fp4: bytes an element of each product's input for casting: 2 read, 1 written, 1 for its transpose."""
     cast_bytes_backward: float = Field(default=4.0, ge=0)
     """The same of each output gradient."""
     loss_kept_bytes: float = Field(default=10.0, ge=0)
-    """Memory that the loss holds at its peak, bytes a logit: 16-bit logits, fp32 copy, shifted fp32 copy whose place the
-    gradient takes; PyTorch's own: 14 (16-bit, fp32 log-softmax, two fp32 gradients)."""
+    """Memory that the loss holds at its peak, bytes a logit: 16-bit logits, fp32 copy, shifted fp32 copy whose place
+    the gradient takes; PyTorch's own: 14 (16-bit, fp32 log-softmax, two fp32 gradients)."""
     tp_exposed: float = Field(default=0.5, ge=0, le=1)
     """Share of tensor-parallel traffic that stays exposed where ``overlap.tp`` is on."""
     regather_exposed: float = Field(default=0.5, ge=0, le=1)
-    """Sequence parallelism gathers a layer's input once more for its weight gradient, beside the input-gradient product:
-    the share that shows (Korthikanti et al. 2022, Table 4: backward of 11.8 ms with it against 11.9 ms without)."""
+    """Sequence parallelism gathers a layer's input once more for its weight gradient, beside the input-gradient
+    product: the share that shows (Korthikanti et al. 2022, Table 4: backward of 11.8 ms with it against 11.9 ms
+    without)."""
     pp_exposed: float = Field(default=0.25, ge=0, le=1)
     """Share of stage-to-stage traffic that still holds up the sender where ``overlap.pp`` is on."""
     dp_overlaps: bool = True
     """False: the stack has no overlap of gradient traffic, whatever the layout asks (Megatron before 2022)."""
     communication_sms: int = Field(default=16, ge=0)
-    """SMs that a collective takes while it runs beside computation (NCCL: two channels for each of eight NICs, an SM each);
-    hidden traffic slows computation by their share."""
+    """SMs that a collective takes while it runs beside computation (NCCL: two channels for each of eight NICs, an SM
+    each); hidden traffic slows computation by their share."""
     gather_overlaps: bool = True
     """Updated parameters are gathered beside the first forward; False: before it (ZeRO of DeepSpeed, InternEvo)."""
     moe_once_a_node: bool = False
-    """Tokens cross nodes once and are forwarded inside (DeepEP, HybridEP); False: an all-to-all of every copy (NCCL)."""
+    """Tokens cross nodes once and are forwarded inside (DeepEP, HybridEP); False: an all-to-all of every copy
+    (NCCL)."""
     optimizer_bytes: float = Field(default=62.0, ge=0)
     """Memory traffic of one optimizer step, bytes a parameter that this GPU updates."""
     optimizer_bytes_replicated: float = Field(default=6.0, ge=0)

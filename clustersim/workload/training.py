@@ -87,7 +87,8 @@ class DataLoading(Block):
 class StepNoise(Block):
     """Noise of a step as a factor with mean 1: lognormal with this relative standard deviation.
 
-    Logged steps of one MLPerf run spread by 0.3 % (median over the NVIDIA logs of v3.0 to v5.0), skewed to the slow side.
+    Logged steps of one MLPerf run spread by 0.3 % (median over the NVIDIA logs of v3.0 to v5.0), skewed to the slow
+    side.
     """
 
     sd: float = Field(default=0.003, ge=0, le=1)
