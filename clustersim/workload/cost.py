@@ -196,7 +196,28 @@ class Pricer:
             return ahead
         if not parts:
             return ZERO
-        return self.pass_cost([op for op in forward if _recomputed(op, parts)], shape)
+        again = [op for op in forward if _recomputed(op, parts)]
+        if "alternate-products" in parts:
+            again += alternate_products(forward, parts)
+        return self.pass_cost(again, shape)
+
+
+def alternate_products(forward: list[LayerOp], parts: frozenset[str]) -> list[LayerOp]:
+    """What torchtitan's op-wise selective checkpointing does again: every second matrix product, and all cheap ops.
+
+    Of the seven products of a gated block (Q, K, V, O, gate, up, down) the outputs of the first, third, fifth and seventh
+    are kept: O, one of the two wide products and K run again; K is left out here, it is 2 % of a layer with few KV heads.
+    """
+    again = []
+    for op in forward:
+        if op.name == "attention out" and op.work == "gemm":
+            again.append(op)
+        elif op.name == "up" and op.shape is not None:
+            m, n, k, batch = op.shape
+            again.append(op._replace(shape=(m, n // 2, k, batch), flop=op.flop / 2, cast=op.cast / 2))
+        elif op.part in ("norm", "activation") and op.part not in parts:
+            again.append(op)
+    return again
 
 
 def _recomputed(op: LayerOp, parts: frozenset[str]) -> bool:

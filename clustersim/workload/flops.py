@@ -128,5 +128,7 @@ def recompute_flop(
         again += layer.projections if "attention" in ops else 0.0
         again += layer.mlp if "mlp" in ops else 0.0
         again += layer.experts if ops & {"moe", "mlp"} else 0.0
+        if "alternate-products" in ops:
+            again += 2.0 * model.hidden * model.heads * model.head_size + layer.mlp / (3.0 if model.gated_mlp else 2.0)
         total += count * again
     return total

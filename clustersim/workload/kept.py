@@ -149,10 +149,19 @@ def input_bytes(model: TransformerModel, unit: Unit) -> float:
     return unit.outside * model.hidden * unit.cut.width
 
 
+ALTERNATE = {"mlp norm input": 1.0, "queries, keys, values": 0.1, "mlp first product": 0.5, "moe first product": 0.5}
+"""Shares of tensors that go when every second matrix product is recomputed (torchtitan): the residual behind attention,
+keys, and one of the two wide products."""
+
+
 def kept_bytes(tensors: Iterable[Kept], recompute: Recompute) -> float:
     """Bytes of a layer's tensors that are not recomputed op by op."""
     ops = set(recompute.ops) if isinstance(recompute, SelectiveRecompute) else set()
-    return sum(tensor.bytes for tensor in tensors if not ops.intersection(tensor.parts))
+    if "alternate-products" not in ops:
+        return sum(tensor.bytes for tensor in tensors if not ops.intersection(tensor.parts))
+    ops |= {"norm", "activation"}
+    return sum(tensor.bytes * (1.0 - ALTERNATE.get(tensor.name, 0.0)) for tensor in tensors
+               if not ops.intersection(tensor.parts))  # fmt: skip
 
 
 def stage_kept_bytes(model: TransformerModel, unit: Unit, recompute: Recompute, stage: StageContent) -> float:

@@ -2,10 +2,12 @@
 
 The schedule says how many units of each stage a rank holds at its peak; everything else is arithmetic:
 
-* weights 2 bytes a parameter (4 in fp32; 2 more cached in fp8: the cast matrix and its transpose), gradients 4 or 2,
+* weights 2 bytes a parameter (4 in fp32; layers in fp8 cache 2 more: the cast matrix and its transpose), gradients 4 or 2,
   optimizer ``state_bytes_per_param`` (Adam 12: fp32 master copy and two moments);
 * ZeRO 1 shards the optimizer over data- and context-parallel ranks, 2 also the gradients, 3 also the weights, of which
-  two layers (the one in use and the next) and the vocabulary are gathered at a time; the fp32 shard is the master copy;
+  two layers (the one in use and the next) and the vocabulary are gathered at a time; the fp32 shard is the master copy.
+  Behind a pipeline, ZeRO 3 keeps weights and gradients whole from the first microbatch to the last (torchtitan, Llama 3
+  3.3.2: not resharded after the forward, or every microbatch would gather anew);
 * routed experts are replicated, and so sharded, over ``dp·cp·tp ÷ (ep·expert_tp)`` ranks;
 * activations are units in flight × ``kept.stage_kept_bytes``;
 * logits by the stack's ``loss_kept_bytes``: 10 each in a vocabulary-parallel loss (16-bit, fp32, shifted fp32, then the
@@ -214,14 +216,16 @@ class Memory:
         held, trained, training = self.parameters(stages), self.trained(stages), self.training
         wide = training.precision in ("fp32", "tf32")
         weight = 4.0 if wide else 2.0
-        weight += 2 * element_bytes(training.precision) if training.precision in NARROW else 0.0
+        cast = 2 * element_bytes(training.precision) if training.precision in NARROW else 0.0
         gradient = 4.0 if training.grad_dtype == "fp32" else 2.0
         state = training.optimizer.state_bytes_per_param - (4.0 if wide and self.layout.zero < 3 else 0.0)
-        weights, gradients = weight * held.total, gradient * trained.total
-        if self.layout.zero == 3 or training.offload.parameters != "none":
-            weights = weight * self._gathered(stages)
-        if self.layout.zero >= 2:
-            gradients = gradient * (self._shard(trained) + min(trained.total, 2 * self._largest_layer(stages)))
+        ends, layers = self._ends(stages), self._largest_layer(stages)
+        weights, gradients = weight * held.total + cast * (held.total - ends), gradient * trained.total
+        sharded = self.layout.zero == 3 and self.layout.pp == 1
+        if sharded or training.offload.parameters != "none":
+            weights = min(weights, weight * ends + (weight + cast) * 2 * layers)
+        if self.layout.zero == 2 or sharded:
+            gradients = gradient * (self._shard(trained) + min(trained.total, 2 * layers))
         optimizer = max(0.0, state) * (self._shard(trained) if self.layout.zero else trained.total)
         return weights, gradients, optimizer if training.offload.optimizer == "none" else 0.0
 
@@ -232,12 +236,10 @@ class Memory:
         moe = any(stage.moe or (stage.mtp and self.model.moe) for stage in stages)
         return local_layer(self.model, moe, **self._cut).total
 
-    def _gathered(self, stages: Sequence[StageContent]) -> float:
-        """Parameters that ZeRO 3 (or parameter offload) has on the GPU at once."""
-        ends = sum(
-            local_parameters(self.model, stage._replace(dense=0, moe=0, mtp=0), **self._cut).total for stage in stages
-        )
-        return min(self.parameters(stages).total, ends + 2 * self._largest_layer(stages))
+    def _ends(self, stages: Sequence[StageContent]) -> float:
+        """Parameters of a rank's embedding and head."""
+        ends = (stage._replace(dense=0, moe=0, mtp=0) for stage in stages if stage.embedding or stage.head)
+        return sum(local_parameters(self.model, stage, **self._cut).total for stage in ends)
 
     def logits(self, stages: Sequence[StageContent]) -> float:
         """Bytes of the loss of one unit."""

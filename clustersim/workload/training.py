@@ -15,7 +15,7 @@ from clustersim.workload.precision import OpPrecision
 from clustersim.workload.stack import Stack
 
 GradDtype = Literal["fp32", "bf16", "fp16"]
-RecomputeOp = Literal["norm", "activation", "attention", "attention-core", "mlp", "moe"]
+RecomputeOp = Literal["norm", "activation", "attention", "attention-core", "mlp", "moe", "alternate-products"]
 
 
 class Optimizer(Part, family="optimizer"):

@@ -1,0 +1,56 @@
+"""One row: its prediction beside its measurement."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from clustersim.errors import ClusterSimError, InputError
+from clustersim.pipeline.step_memory import memory_report
+from clustersim.validation.job import Job, job_of
+from clustersim.validation.measured import measured_memory, measured_step
+from clustersim.validation.results import Result, skip
+from clustersim.validation.rows import Row
+from clustersim.validation.shapes import SkipRow
+from clustersim.workload.profile import Profile
+
+ProfileOf = Callable[[Job], Profile | None]
+
+
+def predicted_step(job: Job, profile: Profile | None = None) -> float:
+    """Predicted seconds of a step."""
+    return job.step(profile).step_time().seconds
+
+
+def predicted_memory(job: Job) -> float:
+    """Predicted bytes of the fullest GPU, as the source's tool counts them (allocator or driver)."""
+    report = memory_report(job.step())
+    allocated = job.source.value("memory", "allocated") == "allocated"
+    job.assumed["memory"] = "what the framework's allocator holds" if allocated else "what the driver shows"
+    return max(stage.allocated if allocated else stage.total for stage in report.stages)
+
+
+def step_result(row: Row, profile: ProfileOf | None = None) -> Result:
+    """Step time of a row."""
+    return _result(row, "step_time_s", measured_step, lambda job: predicted_step(job, profile(job) if profile else None))
+
+
+def memory_result(row: Row) -> Result:
+    """Peak memory of a row."""
+    return _result(row, "memory_bytes", measured_memory, predicted_memory)
+
+
+def _result(row: Row, metric: str, measure: Callable[[Job], float], predict: Callable[[Job], float]) -> Result:
+    try:
+        job = job_of(row)
+        measured = measure(job)
+        predicted = predict(job)
+    except SkipRow as reason:
+        return skip(row, metric, str(reason))
+    except InputError as error:
+        if any(problem.file for problem in error.problems):
+            raise
+        return skip(row, metric, f"cannot be run: {error}")
+    except ClusterSimError as error:
+        return skip(row, metric, f"cannot be run: {error}")
+    group = f"{job.model.name} on {job.row.text('n_gpus')} x {job.gpu}"
+    return Result(row.row_id, metric, measured, predicted, dict(job.assumed), None, group, job.source.name)
