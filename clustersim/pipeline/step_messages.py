@@ -29,6 +29,9 @@ class Dispatch(NamedTuple):
     once_a_node: bool = False
 
 
+PLAIN_DISPATCH = Dispatch()
+
+
 @dataclass(frozen=True, eq=False)
 class Groups:
     """Where the ranks of each parallel axis sit; ``dp`` is the number of replicas.
@@ -40,7 +43,7 @@ class Groups:
     layout: Layout
     cluster: Cluster
     dp: int
-    dispatch: Dispatch = Dispatch()
+    dispatch: Dispatch = PLAIN_DISPATCH
 
     @cached_property
     def domain(self) -> int:
