@@ -15,13 +15,15 @@ import numpy as np
 
 from clustersim.hardware.cluster import Cluster
 from clustersim.pipeline.conditions import NORMAL, Conditions, StepTime
-from clustersim.pipeline.replay import Timeline, replay
+from clustersim.pipeline.replay import Timeline
 from clustersim.pipeline.schedule import Schedule, get_schedule
 from clustersim.pipeline.step_conditions import RankFactors, rank_factors
 from clustersim.pipeline.step_costs import COLUMNS, COMPUTE, PP, Floats, StageCosts
 from clustersim.pipeline.step_ends import Ends, step_ends
+from clustersim.pipeline.step_graph import steady_shapes
 from clustersim.pipeline.step_messages import Dispatch, Groups
 from clustersim.pipeline.step_plan import Plan
+from clustersim.pipeline.step_replay import Replayer
 from clustersim.pipeline.step_straggle import straggle_share
 from clustersim.workload.layout import Layout
 from clustersim.workload.model import TransformerModel
@@ -110,9 +112,7 @@ class StepModel:
     def _step_time(self, conditions: Conditions) -> StepTime:
         if conditions.lost_replicas:
             return self._with_fewer(conditions)
-        factors = rank_factors(conditions, self.plan, self.groups)
-        ends = self._replayed(factors)
-        return self._assembled(ends, factors, conditions)
+        return self._assembled(rank_factors(conditions, self.plan, self.groups))
 
     def _with_fewer(self, conditions: Conditions) -> StepTime:
         """The step of the replicas that are left; slow nodes keep their factors."""
@@ -129,53 +129,38 @@ class StepModel:
         return self._plans[key].step_time(left)
 
     @cached_property
-    def op_durations(self) -> tuple[Floats, Floats, Floats]:
-        """(ops,) seconds of each op that scale with a rank's speed, of its sends, and of the rest of its messages."""
-        graph, table = self.plan.shape.graph, self.costs.table
-        parts = graph.parts
-        split = np.stack([table[:, :, COMPUTE].sum(axis=2), table[:, :, PP], table.sum(axis=2)])
-        split[2] -= split[0] + split[1]
-        by_part = split[:, parts.kind, parts.stage]
-        by_op = by_part[:, : graph.ops].copy()
-        second = graph.second
-        fused = np.flatnonzero(second >= 0)
-        by_op[:, fused] += by_part[:, second[fused]]
-        return np.maximum(by_op[0], 0.0), np.maximum(by_op[1], 0.0), np.maximum(by_op[2], 0.0)
+    def replayers(self) -> tuple[Replayer, ...]:
+        """One replayer; two whose difference is a step, for a schedule without flush."""
+        steady = steady_shapes(self.plan.schedule, self.plan.pipe)
+        shapes = (self.plan.shape,) if steady is None else steady
+        return tuple(Replayer(shape, self.costs) for shape in shapes)
 
-    def _replayed(self, factors: RankFactors) -> Floats:
-        """(ranks,) when the last op of each pipeline rank ends, in the slowest replica."""
-        graph = self.plan.shape.graph
-        compute, sends, rest = self.op_durations
-        slowest = np.zeros(graph.ranks)
-        for row in factors.compute:
-            durations = compute * row[graph.rank] + sends * factors.sends[graph.rank] + rest
-            slowest = np.maximum(slowest, _rank_ends(replay(graph, durations, self._delays(factors))))
-        return slowest
+    def _replayed(self, factors: RankFactors) -> tuple[Floats, Floats]:
+        """(distinct replicas, ranks) when each pipeline rank ends, and (ranks, columns) what it spent nominally."""
+        every = [(replayer.ends(factors), replayer.spent) for replayer in self.replayers]
+        ends, spent = every[-1]
+        if len(every) == 1:
+            return ends, spent
+        longer = ends.max() - every[0][0].max()
+        return np.full_like(ends, longer), spent - every[0][1]
 
-    def _delays(self, factors: RankFactors) -> Floats:
-        messages = self.plan.shape.graph.messages
-        worst = np.maximum(factors.sends[messages.source_rank], factors.sends[messages.target_rank])
-        return self.costs.delay * worst
-
-    def _assembled(self, replayed: Floats, factors: RankFactors, conditions: Conditions) -> StepTime:
-        shape, table = self.plan.shape, self.costs.table
-        spent = np.einsum("rks,ksc->rc", shape.counts, table)
-        slow = factors.compute.max(axis=0)
-        spent[:, COMPUTE] *= slow[:, None]
-        spent[:, PP] *= factors.sends
-        heads = np.array([end.head for end in self.ends]) * factors.data
+    def _assembled(self, factors: RankFactors) -> StepTime:
+        replayed, spent = self._replayed(factors)
+        head = float((np.array([end.head for end in self.ends]) * factors.data).max())
         tails = np.array([end.tail for end in self.ends]) * factors.data
         updates = np.array([end.update for end in self.ends])
-        total = float(heads.max()) + replayed + tails + updates
+        total = head + replayed.max(axis=0) + tails + updates
         critical = int(np.argmax(total))
-        straggle = self.straggle * float(spent[:, COMPUTE].sum(axis=1).max())
-        seconds = float(total[critical]) + straggle
+        replica = int(np.argmax(replayed[:, critical]))
+        spent = spent.copy()
+        spent[:, COMPUTE] *= factors.compute[replica][:, None]
+        spent[:, PP] *= factors.sends
         parts = _grouped(spent[critical])
-        parts["dp"] += float(heads.max() + tails[critical])
+        parts["bubble"] = max(0.0, float(replayed[replica, critical]) - math.fsum(parts.values()))
+        parts["dp"] += head + float(tails[critical])
         parts["optimizer"] = float(updates[critical])
-        parts["straggler"] = straggle
-        parts["bubble"] = max(0.0, float(replayed[critical] - spent[critical].sum()))
-        parts["data"] = data_stall(self.plan.training, seconds)
+        parts["straggler"] = self.straggle * float(spent[:, COMPUTE].sum(axis=1).max())
+        parts["data"] = data_stall(self.plan.training, math.fsum(parts.values()))
         return StepTime(math.fsum(parts.values()), MappingProxyType(parts), self.plan.tokens, critical)
 
     def check_memory(self) -> MemoryReport:
@@ -190,9 +175,7 @@ class StepModel:
 
     def timeline(self) -> Timeline:
         """When each op of the nominal step runs (pipeline ops of one replica)."""
-        compute, sends, rest = self.op_durations
-        nominal = rank_factors(NORMAL, self.plan, self.groups)
-        return replay(self.plan.shape.graph, compute + sends + rest, self._delays(nominal))
+        return Replayer(self.plan.shape, self.costs).timeline(rank_factors(NORMAL, self.plan, self.groups))
 
     def report(self) -> StepReport:
         """All figures of the nominal step."""
@@ -204,12 +187,6 @@ class StepModel:
 def schedule_of(value: Any) -> Schedule:
     """A schedule from what a scenario holds: the part itself, a name, or a mapping."""
     return value if isinstance(value, Schedule) else Schedule.build(value)
-
-
-def _rank_ends(timeline: Timeline) -> Floats:
-    ends = np.zeros(timeline.graph.ranks)
-    np.maximum.at(ends, timeline.graph.rank, timeline.end)
-    return ends
 
 
 def _grouped(row: Floats) -> dict[str, float]:

@@ -3,6 +3,7 @@ from."""
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -27,7 +28,7 @@ from clustersim.workload.stages import LocalParameters, StageContent
 
 COLUMNS = ("gemm", "attention", "memory", "host", "tp", "cp", "ep", "pp", "dp")
 COMPUTE = slice(0, 4)
-PP, DP = COLUMNS.index("pp"), COLUMNS.index("dp")
+ATTENTION, EP, PP, DP = (COLUMNS.index(name) for name in ("attention", "ep", "pp", "dp"))
 Floats = npt.NDArray[np.float64]
 
 
@@ -92,16 +93,19 @@ class StageCosts:
 
     @cached_property
     def _priced(self) -> list[tuple[LayerCost, LocalParameters, LayerTraffic]]:
-        """Cost, parameters and ZeRO-3 traffic of each stage of all chains; equal stages are priced once."""
-        known: dict[tuple[str, StageContent], tuple[LayerCost, LocalParameters, LayerTraffic]] = {}
-        priced = []
-        for stage, rank in enumerate(self.plan.shape.stage_rank.tolist()):
-            content = self.stage_contents[stage % self.plan.shape.per_chain]
-            key = (self.gpus[rank].name, content)
-            if key not in known:
-                known[key] = self._price(*key)
-            priced.append(known[key])
-        return priced
+        """Cost, parameters and ZeRO-3 traffic of each distinct stage: equal ones are priced once."""
+        return [self._price(gpu, content) for gpu, content in self._distinct[0]]
+
+    @cached_property
+    def _distinct(self) -> tuple[list[tuple[str, StageContent]], npt.NDArray[np.int64]]:
+        """Distinct (GPU type, content) of stages, and (stages,) which of them each stage of all chains is."""
+        known: dict[tuple[str, StageContent], int] = {}
+        names, held = [gpu.name for gpu in self.gpus], self.stage_contents
+        which = [
+            known.setdefault((names[rank], held[stage % len(held)]), len(known))
+            for stage, rank in enumerate(self.plan.shape.stage_rank.tolist())
+        ]
+        return list(known), np.array(which)
 
     def _price(self, gpu: str, content: StageContent) -> tuple[LayerCost, LocalParameters, LayerTraffic]:
         cost, parameters = self.blocks[gpu].stage(content)
@@ -158,25 +162,18 @@ class StageCosts:
     @cached_property
     def table(self) -> Floats:
         """(kinds, stages, columns) seconds of one op of each kind on each stage."""
-        costs = [priced[0] for priced in self._priced]
-        forward, inward = _rows(costs, 0), _rows(costs, 1)
-        weight, again = _rows(costs, 2), _rows(costs, 3)
-        forward[:, DP] = [priced[2].gather for priced in self._priced]
-        inward[:, DP] = [priced[2].scatter for priced in self._priced]
-        table = np.zeros((len(KINDS), len(costs), len(COLUMNS)))
+        distinct = np.zeros((4, len(self._priced), len(COLUMNS)))
+        for index, (cost, _, traffic) in enumerate(self._priced):
+            distinct[:, index, : len(PassCost._fields)] = cost
+            distinct[0, index, DP], distinct[1, index, DP] = traffic
+        forward, inward, weight, again = distinct[:, self._distinct[1]]
         if not self.plan.shape.has_recompute:
             inward = inward + again
         ahead, behind = self.plan.shape.crosses
-        sends = self.sends
-        forward[:, PP], inward[:, PP] = sends * ahead, sends * behind
-        for kind, rows in (
-            (Kind.F, forward),
-            (Kind.I, inward),
-            (Kind.W, weight),
-            (Kind.B, inward + weight),
-            (Kind.R, again),
-        ):
-            table[CODE[kind]] = rows
+        forward[:, PP], inward[:, PP] = self.sends * ahead, self.sends * behind
+        table = np.zeros((len(KINDS), *forward.shape))
+        table[CODE[Kind.F]], table[CODE[Kind.I]], table[CODE[Kind.W]] = forward, inward, weight
+        table[CODE[Kind.B]], table[CODE[Kind.R]] = inward + weight, again
         self._vocabulary(table)
         return table
 
@@ -225,13 +222,7 @@ class StageCosts:
     def rank_parameters(self) -> list[LocalParameters]:
         """Parameters that a GPU of each pipeline rank holds, all its chunks (and both chains) together."""
         held = [LocalParameters() for _ in range(self.plan.layout.pp)]
-        for (_, parameters, _), rank in zip(self._priced, self.plan.shape.stage_rank.tolist(), strict=True):
-            held[rank] = held[rank].plus(parameters)
+        which = Counter(zip(self.plan.shape.stage_rank.tolist(), self._distinct[1].tolist(), strict=True))
+        for (rank, index), count in sorted(which.items()):
+            held[rank] = held[rank].plus(self._priced[index][1], count)
         return held
-
-
-def _rows(costs: list[LayerCost], index: int) -> Floats:
-    rows = np.zeros((len(costs), len(COLUMNS)))
-    for stage, cost in enumerate(costs):
-        rows[stage, : len(cost[index])] = cost[index]
-    return rows

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 import numpy as np
 import numpy.typing as npt
 
-from clustersim.pipeline.dependencies import CODE, KINDS
+from clustersim.pipeline.dependencies import CODE, IS_COMPUTE, KINDS
 from clustersim.pipeline.graph import Graph, compile
 from clustersim.pipeline.ops import Kind, Program
 from clustersim.pipeline.schedule import Pipeline, Schedule
@@ -25,11 +25,31 @@ class Shape:
 
     @cached_property
     def counts(self) -> Floats:
-        """(ranks, kinds, stages) how many ops of each kind of each stage a rank runs, both halves of fused pairs."""
+        """(ranks, kinds, stages) how many compute ops of each kind of each stage a rank runs, both halves of fused
+        pairs."""
         parts = self.graph.parts
         counts = np.zeros((self.graph.ranks, len(KINDS), self.graph.stages))
         np.add.at(counts, (parts.rank[parts.node], parts.kind, parts.stage), 1.0)
+        counts[:, ~IS_COMPUTE, :] = 0.0
         return counts
+
+    @cached_property
+    def slice_weight(self) -> Floats | None:
+        """(parts,) causal attention of each part's slice ÷ the mean slice's; None where sequences are whole.
+
+        Slice i of k sees the i before it in full and half of itself: (2i + 1) ÷ k of the mean.
+        """
+        slices, parts = self.program.slices, self.graph.parts
+        if slices == 1:
+            return None
+        return np.where(parts.unit >= 0, (2.0 * (parts.unit % slices) + 1.0) / slices, 1.0)
+
+    @cached_property
+    def pairs(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Ops that are fused pairs, and the part that the second half of each is."""
+        second = self.graph.second
+        fused = np.flatnonzero(second >= 0)
+        return fused, second[fused]
 
     @cached_property
     def stage_rank(self) -> npt.NDArray[np.int64]:
@@ -72,3 +92,20 @@ def shape_of(schedule: Schedule, pipe: Pipeline) -> Shape:
         Deadlock: it waits for itself.
     """
     return _shape(type(schedule), schedule.model_dump_json(), pipe)
+
+
+@lru_cache(maxsize=64)
+def _steady(kind: type[Schedule], options: str, pipe: Pipeline) -> tuple[Shape, Shape] | None:
+    programs = kind.model_validate_json(options).steady(pipe)
+    return (
+        None
+        if programs is None
+        else (Shape(programs[0], compile(programs[0])), Shape(programs[1], compile(programs[1])))
+    )
+
+
+def steady_shapes(schedule: Schedule, pipe: Pipeline) -> tuple[Shape, Shape] | None:
+    """Two shapes whose ends differ by one step of the steady state, for a schedule without flush; else None."""
+    if schedule.traits.synchronous:
+        return None
+    return _steady(type(schedule), schedule.model_dump_json(), pipe)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 from clustersim.workload.model import TransformerModel
 from clustersim.workload.stages import StageContent
 
@@ -40,26 +42,21 @@ def contents(
 
     The first ``moe.dense_layers`` layers are dense; the first ``frozen`` are not trained.
     """
-    counts = counts or _default(model, stages)
     first_moe = model.moe.dense_layers if model.moe is not None else model.layers
-    held, at = [], 0
+    return list(_contents(tuple(counts or _default(model, stages)), first_moe, model.mtp_layers, frozen))
+
+
+@lru_cache(maxsize=1024)
+def _contents(counts: tuple[int, ...], first_moe: int, mtp: int, frozen: int) -> tuple[StageContent, ...]:
+    held, at, last = [], 0, len(counts) - 1
     for index, count in enumerate(counts):
-        span = range(at, at + count)
-        dense = sum(1 for layer in span if layer < first_moe)
-        still_dense = sum(1 for layer in span if layer < frozen and layer < first_moe)
-        still = sum(1 for layer in span if layer < frozen)
-        last = index == stages - 1
+        dense = min(max(first_moe - at, 0), count)
+        still = min(max(frozen - at, 0), count)
+        still_dense = min(max(min(frozen, first_moe) - at, 0), count)
+        idle = still == count and frozen > 0 and index < last
+        own = mtp if index == last else 0
         held.append(
-            StageContent(
-                dense,
-                count - dense,
-                index == 0,
-                last,
-                model.mtp_layers if last else 0,
-                still_dense,
-                still - still_dense,
-                still == count and frozen > 0 and not last,
-            )
+            StageContent(dense, count - dense, index == 0, index == last, own, still_dense, still - still_dense, idle)
         )
         at += count
-    return held
+    return tuple(held)

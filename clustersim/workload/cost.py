@@ -205,8 +205,9 @@ class Pricer:
 def alternate_products(forward: list[LayerOp], parts: frozenset[str]) -> list[LayerOp]:
     """What torchtitan's op-wise selective checkpointing does again: every second matrix product, and all cheap ops.
 
-    Of the seven products of a gated block (Q, K, V, O, gate, up, down) the outputs of the first, third, fifth and seventh
-    are kept: O, one of the two wide products and K run again; K is left out here, it is 2 % of a layer with few KV heads.
+    Of the seven products of a gated block (Q, K, V, O, gate, up, down) the outputs of the first, third, fifth and
+    seventh are kept: O, one of the two wide products and K run again; K is left out here, it is 2 % of a layer with
+    few KV heads.
     """
     again = []
     for op in forward:

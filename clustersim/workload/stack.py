@@ -8,6 +8,7 @@ word *owed* where no component measurement is public, stands in the preset's ``s
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Literal
 
 from pydantic import Field
@@ -91,6 +92,7 @@ _BY_ARCHITECTURE = (
 )
 
 
+@lru_cache(maxsize=256)
 def default_stack(gpu_name: str) -> Stack:
     """The stack of the year in which a GPU generation did most of its training; used where the scenario names none."""
     lowered = gpu_name.lower().replace(" ", "-")
