@@ -117,8 +117,10 @@ def _spread(start: float, stop: float, how: str, number: str) -> list[float]:
         raise ValueError(f"{count} points are more than {LARGEST_GRID}")
     shares = [k / (count - 1) for k in range(count)]
     if how == "lin":
-        return [start + (stop - start) * share for share in shares]
-    return [start * (stop / start) ** share for share in shares]
+        inner = [start + (stop - start) * share for share in shares]
+    else:
+        inner = [start * (stop / start) ** share for share in shares]
+    return [start, *(float(f"{value:.4g}") for value in inner[1:-1]), stop]  # digits that a person would write
 
 
 def _steps(start: float, stop: float, step: float) -> list[float]:

@@ -162,8 +162,8 @@ class Dask:
     workers, the innocent beside the guilty; those run again one at a time, so only what kills its worker alone fails.
     """
 
-    def __init__(self, address: str | None = None, workers: int | None = None) -> None:
-        self.address = address
+    def __init__(self, address: str | None = None, workers: int | None = None, patience_s: float = 10.0) -> None:
+        self.address, self.patience_s = address, patience_s
         self.workers = workers or os.cpu_count() or 1
 
     @contextlib.contextmanager
@@ -180,7 +180,7 @@ class Dask:
                     yield client
                 return
             try:
-                client = Client(self.address, timeout="10s")
+                client = Client(self.address, timeout=self.patience_s)
             except (OSError, TimeoutError, ValueError) as error:
                 raise InputError(Problem("--address", f"no Dask scheduler answers at {self.address}: {error}")) from None
             with client:

@@ -53,30 +53,41 @@ class Optimum:
                 "references": self.references}  # fmt: skip
 
 
-def _peak(logs: NDArray[np.float64], heights: NDArray[np.float64]) -> tuple[float, NDArray[np.float64]]:
-    """Argument of the largest value of a cubic fitted to the points around the highest, and its coefficients."""
-    top = int(np.argmax(heights))
-    near = np.abs(logs - logs[top]) <= WINDOW
-    degree = min(3, int(near.sum()) - 1)
-    coefficients = np.polyfit(logs[near] - logs[top], heights[near], degree)
-    fine = np.linspace(logs[near][0], logs[near][-1], 2001)
-    return float(fine[int(np.argmax(np.polyval(coefficients, fine - logs[top])))]), coefficients
+def _peaks(logs: NDArray[np.float64], curves: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Argument of the largest value of a cubic fitted around the highest point of each curve.
+
+    Args:
+        logs: (points,) increasing.
+        curves: (curves, points).
+
+    Returns:
+        (curves,) arguments, on a grid of 2,001 a window. Curves with the same highest point share one design matrix.
+    """
+    tops = np.argmax(curves, axis=1)
+    found = np.empty(len(curves))
+    for top in np.unique(tops):
+        near, rows = np.abs(logs - logs[top]) <= WINDOW, tops == top
+        degree = min(3, int(near.sum()) - 1)
+        coefficients = np.polyfit(logs[near] - logs[top], curves[np.ix_(rows, near)].T, degree)
+        fine = np.linspace(logs[near][0], logs[near][-1], 2001)
+        heights = np.vander(fine - logs[top], degree + 1) @ coefficients
+        found[rows] = fine[np.argmax(heights, axis=0)]
+    return found
 
 
 def find_peak(values: NDArray[np.float64], replicas: NDArray[np.float64], seed: int) -> tuple[float, tuple[float, float]]:
-    """Value at which the mean over replicas is highest, and the 95 % interval of that value.
+    """Value at which the mean over replicas is highest, and the 95 % interval of that value (percentile bootstrap).
 
     Args:
         values: (points,) increasing, positive.
-        replicas: (replicas, points) the metric, higher is better.
+        replicas: (replicas, points) the metric, higher is better; replicas are resampled whole, all points together.
         seed: of the resampling.
     """
-    logs = np.log(values)
-    centre, _ = _peak(logs, replicas.mean(axis=0))
+    logs, count = np.log(values), len(replicas)
+    centre = float(_peaks(logs, replicas.mean(axis=0, keepdims=True))[0])
     rng = stream(seed, 0, "optimum/resample")
-    count = len(replicas)
-    peaks = [_peak(logs, replicas[rng.integers(count, size=count)].mean(axis=0))[0] for _ in range(RESAMPLES)]
-    low, high = np.quantile(peaks, [0.025, 0.975])
+    weights = rng.multinomial(count, np.full(count, 1 / count), size=RESAMPLES) / count
+    low, high = np.quantile(_peaks(logs, weights @ replicas), [0.025, 0.975])
     return math.exp(centre), (math.exp(min(low, centre)), math.exp(max(high, centre)))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -61,11 +61,8 @@ class Outcome:
 
     @property
     def metrics(self) -> list[str]:
-        """Names of the metrics, in the order of the first finished replica, then any that others add."""
-        names: dict[str, None] = {}
-        for replica in self.replicas:
-            names.update(dict.fromkeys(replica or ()))
-        return list(names)
+        """Names of the metrics that any replica has, in the order of ``in_order``."""
+        return in_order({name for replica in self.replicas for name in replica or ()})
 
     def column(self, metric: str) -> list[float | None]:
         """One metric over the replicas, None where a replica is missing or the metric undefined."""
@@ -74,6 +71,14 @@ class Outcome:
     def summaries(self) -> dict[str, dict[str, Any] | None]:
         """Summary of each metric over the finished replicas."""
         return {metric: summary(self.column(metric)) for metric in self.metrics}
+
+
+def in_order(names: Iterable[str]) -> list[str]:
+    """Metrics in the order of ``RunResult.METRICS``, then all others by name: the same whatever order they were found in."""
+    from clustersim.run.result import RunResult
+
+    known = {name: place for place, name in enumerate(RunResult.METRICS)}
+    return sorted(names, key=lambda name: (known.get(name, len(known)), name))
 
 
 @functools.lru_cache(maxsize=8)

@@ -13,7 +13,7 @@ from clustersim.errors import ClusterSimError, InputError, Problem
 from clustersim.study.axes import Point, points_of
 from clustersim.study.executors import Executor
 from clustersim.study.points import Template
-from clustersim.study.runner import Job, Outcome, Progress, Runner, job_of
+from clustersim.study.runner import Job, Outcome, Progress, Runner, in_order, job_of
 from clustersim.study.statistics import BETTER, Difference, Target, difference
 from clustersim.study.store import Store, write_atomically
 
@@ -36,10 +36,7 @@ class Sweep:
     @property
     def metrics(self) -> list[str]:
         """Names of all metrics that any point has."""
-        names: dict[str, None] = {}
-        for outcome in self.outcomes:
-            names.update(dict.fromkeys(outcome.metrics))
-        return list(names)
+        return in_order({name for outcome in self.outcomes for name in outcome.metrics})
 
     def rows(self) -> list[dict[str, Any]]:
         """A flat row a point: the axes' values, replicas, error, and each statistic of each metric."""

@@ -87,6 +87,6 @@ def test_names() -> None:
 
 def test_no_scheduler_at_the_address() -> None:
     pytest.importorskip("distributed")
-    place = Dask("tcp://127.0.0.1:9", 1)
+    place = Dask("tcp://127.0.0.1:9", 1, patience_s=0.5)
     with pytest.raises(InputError, match="no Dask scheduler answers"):
         list(place.run(double, {"factor": 1}, [1]))
