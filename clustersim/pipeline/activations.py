@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 import numpy.typing as npt
 
-from clustersim.pipeline.dependencies import CODE, IS_COMPUTE, Ints
+from clustersim.pipeline.dependencies import CODE, Ints
 from clustersim.pipeline.graph import Floats, Graph
 from clustersim.pipeline.ops import Kind
 from clustersim.pipeline.replay import Timeline
@@ -133,11 +133,11 @@ def _part_bytes(graph: Graph, full: Floats, checkpoint_bytes: npt.ArrayLike | No
     """(parts,) bytes that each part takes (above 0) or frees (below 0)."""
     parts = graph.parts
     key = parts.stage * (int(parts.unit.max(initial=0)) + 1) + parts.unit
-    again = np.isin(key, key[parts.kind == CODE[Kind.R]]) & IS_COMPUTE[parts.kind]
+    again = np.isin(key, key[parts.kind == CODE[Kind.R]])
     kept = full if checkpoint_bytes is None else np.broadcast_to(np.asarray(checkpoint_bytes, float), graph.stages)
     size, checkpoint = full[parts.stage], kept[parts.stage]
-    forward, reload = parts.kind == CODE[Kind.F], parts.kind == CODE[Kind.RELOAD]
-    change = np.where(forward, np.where(again, checkpoint, size), 0.0)
-    change = np.where(reload, size, change)
+    before_backward = np.where(again, checkpoint, size)  # what a unit holds from its F until its R, if it has one
+    change = np.where(np.isin(parts.kind, _TAKES), before_backward, 0.0)
     change = np.where(parts.kind == CODE[Kind.R], size - checkpoint, change)
-    return np.asarray(np.where(_frees(graph), -size, change))
+    freed = np.where(parts.kind == CODE[Kind.OFFLOAD], before_backward, size)
+    return np.asarray(np.where(_frees(graph), -freed, change))

@@ -148,10 +148,13 @@ class Binding:
         by = np.lexsort((-ready, target))
         has = np.diff(edges.start) > 0
         first = by[edges.start[:-1][has]]
+        rounding = 1e-9 * timeline.makespan
+        bound = timeline.node_start[graph.order[has]] <= ready[first] + rounding
+        first = np.where(bound, first, -1)
         self.sources = np.full(graph.nodes, -1, dtype=np.int64)
         self.messages = np.full(graph.nodes, -1, dtype=np.int64)
-        self.sources[graph.order[has]] = edges.other[first]
-        self.messages[graph.order[has]] = message[first]
+        self.sources[graph.order[has]] = np.where(first >= 0, edges.other[first], -1)
+        self.messages[graph.order[has]] = np.where(first >= 0, message[first], -1)
         self.transfer_of = {int(node): index for index, node in enumerate(graph.transfer.tolist())}
 
     def of(self, node: int) -> tuple[int, int]:

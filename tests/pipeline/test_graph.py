@@ -7,7 +7,7 @@ import pytest
 
 from clustersim.errors import Deadlock, InputError
 from clustersim.pipeline.dependencies import KINDS
-from clustersim.pipeline.graph import Graph, compile  # noqa: A004
+from clustersim.pipeline.graph import Graph, compile
 from clustersim.pipeline.ops import Fused, Kind, Op, program
 from clustersim.pipeline.replay import Costs, replay
 from clustersim.pipeline.text import parse_program

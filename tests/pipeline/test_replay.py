@@ -11,7 +11,7 @@ import pytest
 from clustersim.errors import Deadlock, InputError
 from clustersim.pipeline import kernel
 from clustersim.pipeline.evaluate import evaluate
-from clustersim.pipeline.graph import compile  # noqa: A004
+from clustersim.pipeline.graph import compile
 from clustersim.pipeline.ops import Kind
 from clustersim.pipeline.replay import Costs, replay, replay_many, replay_speeds
 from clustersim.pipeline.text import load_program
@@ -26,7 +26,11 @@ ENGINES = ["python", "numpy", *(["numba"] if kernel.has_numba() else [])]
 def test_the_reference_table_comes_out(file: str) -> None:
     """Makespans to 1e-9, bubbles to the table's six digits, messages and peaks exactly."""
     for row in (row for row in TABLE if row["file"] == file):
-        size = {"microbatches": int(row["microbatches"]), "slices": int(row["seq_splits"]), "chains": int(row["chains"])}
+        size = {
+            "microbatches": int(row["microbatches"]),
+            "slices": int(row["seq_splits"]),
+            "chains": int(row["chains"]),
+        }
         program = load_program(FOLDER / file, **size)
         if row["note"].startswith("Deadlock"):
             with pytest.raises(Deadlock, match="rank 0 waits at"):
@@ -50,7 +54,7 @@ SIZES = [(p, m) for p in (2, 3, 4, 8) for m in (p, 2 * p, 4 * p)]
 
 @pytest.mark.parametrize(("p", "m"), SIZES)
 def test_closed_forms_without_latency(p: int, m: int) -> None:
-    F, I, W = 1.0, 1.25, 0.75  # noqa: E741, N806
+    F, I, W = 1.0, 1.25, 0.75  # noqa: E741
     full = F + I + W
     costs = {"F": F, "I": I, "W": W}
     for kind in ("gpipe", "1f1b", "eager-1f1b"):
@@ -71,7 +75,7 @@ def test_closed_forms_without_latency(p: int, m: int) -> None:
 
 @pytest.mark.parametrize(("p", "m"), [(p, m) for p, m in SIZES if p % 2 == 0 and m >= 2 * p])
 @pytest.mark.parametrize(("I", "W"), [(1.0, 1.0), (1.0, 0.5), (1.0, 0.8)])
-def test_dualpipe_where_its_formula_is_exact(p: int, m: int, I: float, W: float) -> None:  # noqa: E741, N803
+def test_dualpipe_where_its_formula_is_exact(p: int, m: int, I: float, W: float) -> None:  # noqa: E741
     """Facts of the construction: bubble (p/2 − 1)(F&B + B − 3W), exact for T_I = T_F ≥ T_W only."""
     full, backward = 1 + I + W, I + W
     bubble = full + backward - 3 * W
@@ -147,6 +151,9 @@ def test_published_pass_times_of_zero_bubble() -> None:
     assert round(idle("1f1b"), 4) == 0.2431
     assert round(idle("zb-h1"), 4) == 0.1585
     assert round(idle("zb-h2"), 4) == 0.1083
+    times = {"forward": 18.522, "input_grad": 18.086, "weight_grad": 9.337, "latency": 0.601}
+    assert round(idle("zb-auto", memory=1.0, **times), 4) == 0.1585
+    assert round(idle("zb-auto", memory=2.0, **times), 4) == 0.0433
 
 
 # --- engines -------------------------------------------------------------------------------------------------

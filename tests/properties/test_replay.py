@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from clustersim.pipeline.critical import critical_path
 from clustersim.pipeline.des import simulate
 from clustersim.pipeline.evaluate import evaluate
-from clustersim.pipeline.graph import compile  # noqa: A004
+from clustersim.pipeline.graph import compile
 from clustersim.pipeline.idle import busy
 from clustersim.pipeline.replay import replay
 from tests.pipeline.replays import built
@@ -26,7 +26,9 @@ p2p = st.sampled_from(["overlapped", "blocking", "deferred"])
 
 @given(shapes, p2p, st.integers(0, 2**32 - 1))
 @settings(max_examples=120)
-def test_both_replays_are_equal_to_the_last_float(shape: tuple[tuple[str, int, int], int, int], p2p: str, seed: int) -> None:
+def test_both_replays_are_equal_to_the_last_float(
+    shape: tuple[tuple[str, int, int], int, int], p2p: str, seed: int
+) -> None:
     (kind, chunks, slices), ranks, times = shape
     graph = compile(built(kind, ranks, ranks * times, chunks, slices), p2p=p2p)  # type: ignore[arg-type]
     rng = np.random.default_rng(seed)
