@@ -16,6 +16,7 @@ from clustersim.pipeline.ops import Kind
 from clustersim.pipeline.stage_layout import layer_counts
 from clustersim.pipeline.step_data import LayerTraffic, unit_traffic
 from clustersim.pipeline.step_messages import Groups
+from clustersim.pipeline.step_offload import offload_exposed
 from clustersim.pipeline.step_plan import Plan
 from clustersim.pipeline.step_stages import contents
 from clustersim.workload.build import Blocks
@@ -26,9 +27,9 @@ from clustersim.workload.profile import Profile
 from clustersim.workload.stack import Stack
 from clustersim.workload.stages import LocalParameters, StageContent
 
-COLUMNS = ("gemm", "attention", "memory", "host", "tp", "cp", "ep", "pp", "dp")
+COLUMNS = ("gemm", "attention", "memory", "host", "tp", "cp", "ep", "pp", "dp", "offload")
 COMPUTE = slice(0, 4)
-ATTENTION, EP, PP, DP = (COLUMNS.index(name) for name in ("attention", "ep", "pp", "dp"))
+ATTENTION, EP, PP, DP, OFFLOAD = (COLUMNS.index(name) for name in ("attention", "ep", "pp", "dp", "offload"))
 Floats = npt.NDArray[np.float64]
 
 
@@ -115,6 +116,13 @@ class StageCosts:
             return cost, parameters, LayerTraffic()
         return cost, parameters, self._fsdp(gpu, content)
 
+    def _offloaded(self, index: int, cost: LayerCost) -> tuple[float, float]:
+        offload = self.plan.training.offload
+        if offload.parameters == "none" and not offload.activations:
+            return 0.0, 0.0
+        gpu, content = self._distinct[0][index]
+        return offload_exposed(self.plan, self.blocks[gpu], content, cost)
+
     def _measured(self, gpu: str, content: StageContent) -> LayerCost:
         """A stage whose layers take the profile's pass times."""
         assert self.profile is not None
@@ -166,6 +174,7 @@ class StageCosts:
         for index, (cost, _, traffic) in enumerate(self._priced):
             distinct[:, index, : len(PassCost._fields)] = cost
             distinct[0, index, DP], distinct[1, index, DP] = traffic
+            distinct[0, index, OFFLOAD], distinct[1, index, OFFLOAD] = self._offloaded(index, cost)
         forward, inward, weight, again = distinct[:, self._distinct[1]]
         if not self.plan.shape.has_recompute:
             inward = inward + again

@@ -11,7 +11,8 @@ from clustersim.hardware.collectives import collective_time
 from clustersim.pipeline.dependencies import CODE
 from clustersim.pipeline.ops import Kind
 from clustersim.pipeline.step_data import GRAD_BYTES, step_traffic
-from clustersim.workload.optimizer import offloaded_seconds, update_seconds
+from clustersim.pipeline.step_offload import offloaded_update
+from clustersim.workload.optimizer import update_seconds
 from clustersim.workload.stages import LocalParameters
 
 if TYPE_CHECKING:
@@ -74,8 +75,9 @@ def _ends(step: StepModel, rank: int, parameters: LocalParameters, forward: floa
         trained, shards, expert_shards, costs.devices[rank], step.stack, training.optimizer, layout.zero
     )
     if training.offload.optimizer != "none":
-        host, copies = offloaded_seconds(trained, shards if layout.zero else 1.0, training.offload, plan.cluster.node)
-        update = max(host, copies) if training.offload.overlap else host + copies
+        count = trained.dense / shards + trained.expert / expert_shards
+        flush, update = offloaded_update(plan, count, step.stack.optimizer_bytes, backward)
+        tail += flush
     return Ends(head, tail, update)
 
 

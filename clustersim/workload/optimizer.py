@@ -1,21 +1,15 @@
-"""Seconds of the optimizer step, on the GPU or on the host."""
+"""Seconds of the optimizer step on the GPU."""
 
 from __future__ import annotations
 
-from clustersim.hardware.node import Node
 from clustersim.workload.device import Device
 from clustersim.workload.stack import Stack
 from clustersim.workload.stages import LocalParameters
-from clustersim.workload.training import Muon, Offload, Optimizer
+from clustersim.workload.training import Muon, Optimizer
 
 OPTIMIZER_SHARE = 0.8
 """Share of the memory bandwidth that multi-tensor optimizer kernels reach (many small tensors: below the copy
 kernels' 0.85)."""
-CPU_ADAM_BYTES = 30.0
-"""Host memory traffic of one CPU Adam update, bytes a parameter: gradient 2, three fp32 states read and written 24,
-16-bit copy 4 (DeepSpeed ZeRO-Offload, arXiv 2101.06840, section 5)."""
-NVME_BYTES = 24.0
-"""Bytes a parameter that stream through NVMe a step: three fp32 states in and out (ZeRO-Infinity, arXiv 2104.07857)."""
 NEWTON_SCHULZ_STEPS = 5
 """Matrix iterations of Muon; each is three products of a matrix with itself."""
 
@@ -64,14 +58,3 @@ def muon_seconds(parameters: LocalParameters, shards: float, device: Device, opt
     count = parameters.total / max(1.0, shards)
     side: float = (parameters.total / 12) ** 0.5
     return 6.0 * NEWTON_SCHULZ_STEPS * count * side / device.unit("bf16").flop_per_s
-
-
-def offloaded_seconds(parameters: LocalParameters, shards: float, offload: Offload, node: Node) -> tuple[float, float]:
-    """Seconds of the host's update (CPU or NVMe, the slower), and of copying gradients out and weights back."""
-    count = parameters.total / max(1.0, shards)
-    update = count * CPU_ADAM_BYTES / (offload.host_memory_rate / node.gpus * 1.0)
-    if offload.optimizer == "nvme":
-        disk = min(node.local_disk_read, node.local_disk_write) / node.gpus
-        update = max(update, count * NVME_BYTES / (2 * disk))
-    copies = count * 4.0 / node.device_to_host
-    return update, copies

@@ -14,7 +14,7 @@ from typing import Literal
 from pydantic import Field
 
 from clustersim.part import PresetModel
-from clustersim.units import Seconds
+from clustersim.units import Bytes, Seconds
 
 AttentionKernel = Literal["unfused", "flash-1", "triton", "flash-2", "cudnn", "flash-3"]
 
@@ -49,6 +49,16 @@ class Stack(PresetModel, folder="stacks"):
     loss_kept_bytes: float = Field(default=10.0, ge=0)
     """Memory that the loss holds at its peak, bytes a logit: 16-bit logits, fp32 copy, shifted fp32 copy whose place
     the gradient takes; PyTorch's own: 14 (16-bit, fp32 log-softmax, two fp32 gradients)."""
+    extra_gradient_bytes: float = Field(default=0.0, ge=0)
+    """Memory of 16-bit gradients kept beside the fp32 ones that they are added to, bytes a parameter."""
+    step_gradient_bytes: float = Field(default=0.0, ge=0)
+    """Memory of the fp32 copy of the gradients that the optimizer step makes, bytes a parameter that it updates."""
+    fragmentation: float = Field(default=0.05, ge=0, lt=1)
+    """Share of the allocator's memory that holds nothing at the peak. GMLake (arXiv 2401.08156) measured 15 % on
+    average for the caching allocator of PyTorch 1 and 2.0; expandable segments (2.1 on) leave little, 5 % is
+    assumed."""
+    bucket_bytes: Bytes = 0.0
+    """Memory of the buckets that gradients and parameters travel in."""
     tp_exposed: float = Field(default=0.5, ge=0, le=1)
     """Share of tensor-parallel traffic that stays exposed where ``overlap.tp`` is on."""
     regather_exposed: float = Field(default=0.5, ge=0, le=1)
