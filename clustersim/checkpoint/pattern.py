@@ -194,20 +194,24 @@ class Stretch:
 
     def locate(self, time_s: float) -> Spot:
         """Leg, steps done in it, and whether training stands still, at a time from ``start_s`` on."""
-        if self._first is None:
+        first, shape = self._first, self._leg
+        if first is None or shape is None:
             return Spot(0, self._steps_by(time_s - self.start_s, 0, None), False)
-        leg = 0
+        leg, start = 0, self.start_s
         if time_s >= self._first_end_s:
-            assert self._leg is not None
-            leg = 1 + int((time_s - self._first_end_s) / self._leg.length_s)
-            while self.leg_start(leg + 1) <= time_s:
+            length = shape.length_s
+            leg = 1 + int((time_s - self._first_end_s) / length)
+            if self._first_end_s + leg * length <= time_s:
                 leg += 1
-            while leg > 0 and self.leg_start(leg) > time_s:
+            start = self._first_end_s + (leg - 1) * length
+            if start > time_s:
                 leg -= 1
-        shape = self.leg_at(leg)
-        if time_s >= self.stall_start(leg):
+                start = self.leg_start(leg)
+        else:
+            shape = first
+        if time_s >= start + shape.train_s:
             return Spot(leg, shape.steps, True)
-        return Spot(leg, self._steps_by(time_s - self.leg_start(leg), shape.slow, shape.steps), False)
+        return Spot(leg, self._steps_by(time_s - start, shape.slow, shape.steps), False)
 
     def _steps_by(self, seconds: float, slow: int, most: int | None) -> int:
         """Whole steps that have ended ``seconds`` after the start of a leg."""

@@ -12,7 +12,7 @@ import simpy
 
 from clustersim.checkpoint.engine import Load
 from clustersim.recovery.stages import LOAD, NODES, StageGraph, Step
-from clustersim.run.clock import at, delay
+from clustersim.run.clock import at, delay, fire
 from clustersim.run.cluster import Fleet
 from clustersim.run.storage import Flow, SharedStorage
 
@@ -33,6 +33,12 @@ class Span:
     before: Span | None = None
     """What ended last before this could start."""
 
+    def cut(self, now: float) -> bool:
+        """Drop what was planned after ``now``; False if nothing is left."""
+        if self.end_s > now:
+            self.end_s = now
+        return self.start_s < now
+
 
 class Attempt:
     """Runs the stages of one attempt and tells what each second was spent on.
@@ -47,9 +53,11 @@ class Attempt:
         self._spans: list[Span] = []
         self._flow: Flow | None = None
         self._closed = False
+        self._in_chain = False
 
     def run(self, graph: StageGraph) -> Process:
         """All stages to their end."""
+        self._in_chain = graph.chain
         return self._chain(graph) if graph.chain else self._parallel(graph)
 
     def close(self, now: float) -> list[Span]:
@@ -59,9 +67,11 @@ class Attempt:
         if self._flow is not None:
             self._storage.cancel(self._flow)
             self._flow = None
+        if self._in_chain:
+            return [span for span in self._spans if span.cut(now)]
         path: list[Span] = []
         spans = [span for span in self._spans if span.start_s < now]
-        last = max(spans, key=lambda span: span.end_s, default=None) if spans else None
+        last = max(spans, key=lambda span: span.end_s, default=None)
         while last is not None:
             last.end_s = min(last.end_s, path[-1].start_s if path else now)
             path.append(last)
@@ -82,38 +92,37 @@ class Attempt:
 
     def _chain(self, graph: StageGraph) -> Process:
         """The stages one after the other; nodes are waited for before the stage that needs them, at the latest to load."""
-        env = self._env
+        env, fleet, spans = self._env, self._fleet, self._spans
         now: float = env.now
-        last: Span | None = None
         for step in graph.steps:
-            if self._fleet.vacant and (step.time is None or step.needs == NODES):
+            if fleet.vacant and (step.time is None or step.needs == NODES):
                 if now > env.now:
                     yield delay(env, now - env.now, "recovery stage")
-                if not self._fleet.fill():
-                    last = yield from self._wait(now, last)
+                if not fleet.fill():
+                    yield from self._wait(now)
                 now = env.now
             if step.time is not None:
-                start, now = now, now + self._duration(step)
-                last = self._open(step, start, now, last)
+                start, now = now, now + (self._duration(step) if step.fixed_s is None else step.fixed_s)
+                spans.append(Span(step.category, step.name, start, now))
                 continue
-            last = self._open(step, now, math.inf, last)
+            span = Span(step.category, step.name, now, math.inf)
+            spans.append(span)
             now += self._load.seconds
             if self._load.bytes:
                 if now > env.now:
                     yield delay(env, now - env.now, "recovery stage")
                 yield self._read()
                 now = env.now
-            last.end_s = now
+            span.end_s = now
         if now > env.now:
             yield delay(env, now - env.now, "recovery stage")
 
-    def _wait(self, now: float, before: Span | None) -> Generator[simpy.Event, None, Span]:
+    def _wait(self, now: float) -> Process:
         """Wait until every place has a node."""
-        span = Span(WAIT, WAIT, now, math.inf, before)
+        span = Span(WAIT, WAIT, now, math.inf)
         self._spans.append(span)
         yield self._nodes()
         span.end_s = self._env.now
-        return span
 
     def _nodes(self) -> simpy.Event:
         """An event for the moment at which every place has a node."""
@@ -127,7 +136,7 @@ class Attempt:
 
         def done() -> None:
             self._flow = None
-            event.succeed()
+            fire(event)
 
         load = self._load
         self._flow = self._storage.start(load.bytes, "read", load.clients, done, load.per_client)

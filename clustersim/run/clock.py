@@ -37,15 +37,31 @@ def at(env: simpy.Environment, time_s: float, call: Callable[[Event], None], who
     Raises:
         ValueError: ``time_s`` is NaN, infinite or lies in the past; names ``who`` asked.
     """
-    wait = time_s - env.now
-    if not -1e-6 * max(1.0, env.now) <= wait < math.inf:
-        raise ValueError(f"{who} asked for something at {time_s} s while it is {env.now} s")
+    now: float = env.now
+    wait = time_s - now
+    if not 0.0 <= wait < math.inf:
+        if not -1e-6 * max(1.0, now) <= wait < 0.0:
+            raise ValueError(f"{who} asked for something at {time_s} s while it is {now} s")
+        wait = 0.0
     event = Event(env)
     event._ok, event._value = True, value
-    assert event.callbacks is not None
-    event.callbacks.append(call)
-    env.schedule(event, priority, max(wait, 0.0))
+    event.callbacks = [call]
+    env.schedule(event, priority, wait)
     return event
 
 
-__all__ = ["LAST", "NORMAL", "at", "delay"]
+def fire(event: Event) -> None:
+    """Let an event happen within the one that is being processed: same instant, nothing can come between.
+
+    Raises:
+        RuntimeError: it has happened already.
+    """
+    callbacks = event.callbacks
+    if callbacks is None:
+        raise RuntimeError(f"{event} has already happened")
+    event._ok, event._value, event.callbacks = True, None, None
+    for callback in callbacks:
+        callback(event)
+
+
+__all__ = ["LAST", "NORMAL", "at", "delay", "fire"]

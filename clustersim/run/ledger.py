@@ -40,7 +40,10 @@ class Ledger:
 
     def spend(self, category: str, seconds: float) -> None:
         """Book seconds for good; a strategy may bring categories of its own."""
-        self._spent.setdefault(category, []).append(seconds)
+        spent = self._spent.get(category)
+        if spent is None:
+            spent = self._spent[category] = []
+        spent.append(seconds)
 
     def keep(self, piece: Piece) -> None:
         """Book training, until a rollback takes it back."""

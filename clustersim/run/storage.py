@@ -62,6 +62,12 @@ class SharedStorage:
         """A new flow of ``size`` bytes by ``clients`` nodes, each limited to ``per_client`` bytes/s beside the system's limit."""
         limit = min(self._system.per_node_bandwidth or math.inf, per_client or math.inf)
         flow = Flow(size, direction, clients, limit, done)
+        if self.quiet:
+            self._since = self._env.now
+            self._flows.append(flow)
+            flow.rate = min(self._bandwidth[direction], limit * clients)
+            self._alarm(size / flow.rate)
+            return flow
         self._settle()
         self._flows.append(flow)
         self._share()
@@ -101,30 +107,32 @@ class SharedStorage:
     def _share(self) -> None:
         """New rates, and a wake-up at the end of the first flow to finish."""
         self._wake += 1
-        if not self._flows:
-            return
         rates = self.rates(self._flows) if self._outages == 0 else [0.0] * len(self._flows)
         soonest = math.inf
         for flow, rate in zip(self._flows, rates, strict=True):
             flow.rate = rate
             soonest = min(soonest, flow.left / rate if rate > 0 else (0.0 if flow.left == 0 else math.inf))
         if soonest < math.inf:
-            turn = self._wake
-            at(self._env, self._env.now + soonest, lambda _: self._finish(turn), "storage flow")
+            self._alarm(soonest)
+
+    def _alarm(self, seconds: float) -> None:
+        """Wake up when the first flow ends; wake-ups that were set before no longer count."""
+        self._wake += 1
+        turn = self._wake
+        at(self._env, self._env.now + seconds, lambda _: self._finish(turn), "storage flow")
 
     def _finish(self, turn: int) -> None:
         """The first flow has ended (unless rates have changed since the wake-up was set)."""
         if turn != self._wake:
             return
         if len(self._flows) == 1:
-            self._end(self._flows)
+            flow = self._flows.pop()
+            self.moved[flow.direction] += flow.left
+            flow.left, flow.open, self._since = 0.0, False, self._env.now
+            flow.done()
             return
         due = min((f.left / f.rate if f.rate > 0 else (0.0 if f.left == 0 else math.inf) for f in self._flows), default=0.0)
         ended = [f for f in self._flows if f.left == 0 or (f.rate > 0 and f.left / f.rate <= due * (1 + 1e-12))]
-        self._end(ended)
-
-    def _end(self, ended: list[Flow]) -> None:
-        """These flows have arrived."""
         self._settle()
         for flow in ended:
             self.moved[flow.direction] += flow.left
