@@ -15,6 +15,8 @@ from clustersim.workload.profile import Profile
 
 ProfileOf = Callable[[Job], Profile | None]
 
+COUNTERS = {"allocated": "the framework's tensors", "reserved": "what the framework's allocator holds", "total": "what the driver shows"}
+
 
 def predicted_step(job: Job, profile: Profile | None = None) -> float:
     """Predicted seconds of a step."""
@@ -24,9 +26,9 @@ def predicted_step(job: Job, profile: Profile | None = None) -> float:
 def predicted_memory(job: Job) -> float:
     """Predicted bytes of the fullest GPU, as the source's tool counts them (allocator or driver)."""
     report = memory_report(job.step())
-    allocated = job.source.value("memory", "allocated") == "allocated"
-    job.assumed["memory"] = "what the framework's allocator holds" if allocated else "what the driver shows"
-    return max(stage.allocated if allocated else stage.total for stage in report.stages)
+    counter = job.source.value("memory", "reserved")
+    job.assumed["memory"] = f"{counter} ({COUNTERS[counter]})"
+    return max(float(getattr(stage, counter)) for stage in report.stages)
 
 
 def step_result(row: Row, profile: ProfileOf | None = None) -> Result:

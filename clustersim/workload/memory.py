@@ -13,7 +13,8 @@ The schedule says how many units of each stage a rank holds at its peak; everyth
 * logits by the stack's ``loss_kept_bytes``: 10 each in a vocabulary-parallel loss (16-bit, fp32, shifted fp32, then the
   gradient in place), 14 in PyTorch's own (16-bit, fp32 log-softmax, and two fp32 gradients);
 * buffers: the workspace of one layer's backward and recomputation, and tensors that messages are sent from;
-* overhead: what the framework takes before any tensor (``CONTEXT``), NCCL's buffers, and fragmentation of the rest.
+* overhead: what the framework takes before any tensor (``CONTEXT``), NCCL's buffers, and the share of the allocator's
+  memory that the stack loses to fragmentation.
 """
 
 from __future__ import annotations
@@ -37,10 +38,6 @@ CONTEXT = 1.343e9
 "Model training anatomy", https://huggingface.co/docs/transformers/model_memory_anatomy)."""
 NCCL_GROUP = 2.0 * 16 * 4 * 2**20
 """Bytes of a communicator: two connections on each of 16 channels, 4 MiB each (NCCL_BUFFSIZE's default)."""
-FRAGMENTATION = 0.05
-"""Share of dynamic tensors lost to the caching allocator. GMLake (arXiv 2401.08156) saw 15 % on average and up to 33 %
-in fine-tuning with changing shapes; pre-training repeats the same shapes every step, 5 % is assumed."""
-
 
 @dataclass(frozen=True)
 class RankMemory:
@@ -53,6 +50,13 @@ class RankMemory:
     logits: float
     buffers: float
     overhead: float
+    fragmentation: float = 0.0
+    """The part of ``overhead`` that the allocator holds and does not use."""
+
+    @property
+    def reserved(self) -> float:
+        """What a framework's allocator holds of the GPU: tensors and fragmentation, without context and NCCL."""
+        return self.allocated + self.fragmentation
 
     @property
     def total(self) -> float:
@@ -62,8 +66,8 @@ class RankMemory:
 
     @property
     def allocated(self) -> float:
-        """What a framework's own counter of reserved memory shows: all but the context and NCCL."""
-        return self.total - self.overhead + FRAGMENTATION * (self.activations + self.logits + self.buffers)
+        """What a framework counts as allocated: its tensors."""
+        return self.total - self.overhead
 
     def dump(self) -> dict[str, float]:
         """JSON form: every part and the total, in bytes."""
@@ -144,8 +148,11 @@ class Memory:
         held = sum(count * self._unit_bytes(stage) for stage, count in zip(stages, in_flight, strict=True))
         activations = held * (1.0 - self.training.offload.activations)
         logits, buffers = self.logits(stages), self.buffers(stages)
-        overhead = CONTEXT + self.groups * NCCL_GROUP + FRAGMENTATION * (activations + logits + buffers)
-        return RankMemory(weights, gradients, optimizer, activations, logits, buffers, overhead)
+        tensors = weights + gradients + optimizer + activations + logits + buffers
+        share = self.unit.stack.fragmentation
+        lost = tensors * share / (1.0 - share)
+        overhead = CONTEXT + self.groups * NCCL_GROUP + lost
+        return RankMemory(weights, gradients, optimizer, activations, logits, buffers, overhead, lost)
 
     def _unit_bytes(self, stage: StageContent) -> float:
         if stage not in self._kept:
@@ -217,8 +224,8 @@ class Memory:
         wide = training.precision in ("fp32", "tf32")
         weight = 4.0 if wide else 2.0
         cast = 2 * element_bytes(training.precision) if training.precision in NARROW else 0.0
-        gradient = 4.0 if training.grad_dtype == "fp32" else 2.0
-        state = training.optimizer.state_bytes_per_param - (4.0 if wide and self.layout.zero < 3 else 0.0)
+        gradient = 4.0 + self.unit.stack.extra_gradient_bytes if training.grad_dtype == "fp32" else 2.0
+        state = training.optimizer.state_bytes_per_param + self.unit.stack.step_gradient_bytes - (4.0 if wide and self.layout.zero < 3 else 0.0)
         ends, layers = self._ends(stages), self._largest_layer(stages)
         weights, gradients = weight * held.total + cast * (held.total - ends), gradient * trained.total
         sharded = self.layout.zero == 3 and self.layout.pp == 1
@@ -271,7 +278,7 @@ class Memory:
     def _messages(self, moe: bool, layers: bool) -> float:
         model, layout, cut = self.model, self.layout, self.unit.cut
         whole, part = cut.tokens * model.hidden * cut.width, input_bytes(model, self.unit)
-        total = 4 * part if layout.pp > 1 else 0.0
+        total = self.unit.stack.bucket_bytes + (4 * part if layout.pp > 1 else 0.0)
         if not layers:
             return total
         keys = 2 * max(model.kv / cut.tp, 1.0) * model.head_size * cut.width

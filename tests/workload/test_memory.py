@@ -11,7 +11,7 @@ from clustersim.workload.fit import check, remedies, verdict
 from clustersim.workload.kept import attention_kept, kept_bytes, layer_kept, routed_tokens, stage_kept_bytes, unit_of
 from clustersim.workload.layers import Slice
 from clustersim.workload.layout import Layout
-from clustersim.workload.memory import CONTEXT, FRAGMENTATION, NCCL_GROUP, PARTS, Memory
+from clustersim.workload.memory import CONTEXT, NCCL_GROUP, PARTS, Memory
 from clustersim.workload.model import TransformerModel
 from clustersim.workload.parameters import layer_counts, local_parameters
 from clustersim.workload.stack import Stack
@@ -162,9 +162,10 @@ def test_experts_shard_over_fewer_ranks() -> None:
 def test_parts_add_up_and_overhead_is_what_it_says() -> None:
     rank = job("llama3-8b", dp=2).report().stages[0]
     assert rank.total == pytest.approx(sum(getattr(rank, part) for part in PARTS))
-    moving = rank.activations + rank.logits + rank.buffers
-    assert rank.overhead == pytest.approx(CONTEXT + NCCL_GROUP + FRAGMENTATION * moving)
-    assert rank.allocated == pytest.approx(rank.total - CONTEXT - NCCL_GROUP)
+    assert rank.overhead == pytest.approx(CONTEXT + NCCL_GROUP + rank.fragmentation)
+    assert rank.reserved == pytest.approx(rank.total - CONTEXT - NCCL_GROUP)
+    assert rank.fragmentation == pytest.approx(0.05 * rank.reserved)
+    assert rank.allocated == pytest.approx(rank.total - rank.overhead)
 
 
 def test_logits_sit_on_the_last_rank_only() -> None:
