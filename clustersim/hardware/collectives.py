@@ -60,17 +60,34 @@ def domain_gpus(node: Node) -> int:
     return node.intra_node.domain_gpus or node.gpus
 
 
-def group_rate(group: Group) -> float:
+def group_rate(group: Group, *, everyone: bool = False) -> float:
     """Bytes/s, one direction, between a domain's ranks of the group and the rest of the group, all of them together.
 
     The ranks reach the NICs of their own GPUs (at least one); groups at work at the same time share the domain's NICs.
+    ``everyone``: each rank talks to all others (all-to-all) rather than to its neighbour in a ring.
     """
     node, network = group.node, group.network
     nics = node.nics * domain_gpus(node) / node.gpus
     reached = min(nics, group.per_node * max(1.0, node.nics / node.gpus))
     share = min(reached, nics / max(1, group.concurrent)) * node.nic_bandwidth
-    over = network.oversubscription_at(group.span_gpus, node.gpus)
-    return share * network.efficiency / (over * network.congestion)
+    return share * network.efficiency / (_shared_above(group, everyone) * network.congestion)
+
+
+def _shared_above(group: Group, everyone: bool) -> float:
+    """Factor by which links above the last full-bandwidth tier (a pod) slow the group down, at least 1.
+
+    A pod of P GPUs has uplinks for P/over of them. Ranks lie ``stride`` GPUs apart, so P/stride of a group share a
+    pod and one of them sends its ring's bytes out; all groups together load the uplinks by over x stride / P. In an
+    all-to-all every rank sends the share of the ranks outside.
+    """
+    gpus = group.node.gpus
+    over = group.network.oversubscription_at(group.span_gpus, gpus)
+    if over <= 1.0:
+        return 1.0
+    below = [tier.gpus for tier in group.network.tiers(gpus) if tier.gpus < group.span_gpus and tier.oversubscription < over]
+    inside = min(float(group.size), max(1.0, max(below, default=1.0) * group.size / group.span_gpus))
+    crossing = 1 - inside / group.size if everyone else 1 / inside
+    return min(over, max(1.0, over * crossing))
 
 
 def _ramp(size: float, group: Group) -> float:
@@ -150,7 +167,7 @@ def _all_to_all(fabric: Fabric, group: Group, size: float) -> dict[Algorithm, fl
     if group.domains == 1:
         return {"direct": fabric.all_to_all(size, group.size, link)}
     # Both paths work at once; ranks of a domain share its NICs.
-    away = (group.size - inside) / group.size * size * inside / group_rate(group)
+    away = (group.size - inside) / group.size * size * inside / group_rate(group, everyone=True)
     near = (inside - 1) / group.size * size / (fabric.all_to_all_share * link)
     # One message to each peer: 0.5 µs to post a send of its own.
     base = group.network.startup + _latency(group) + 0.5e-6 * (group.size - inside)

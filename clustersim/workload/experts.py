@@ -36,7 +36,7 @@ def exchange_seconds(
     inside = min(group.size, group.per_node)
     token = size / top_k
     away = (
-        token * (nodes_reached(group.domains, top_k, node_limit) * (1 - 1 / group.domains)) * inside / group_rate(group)
+        token * (nodes_reached(group.domains, top_k, node_limit) * (1 - 1 / group.domains)) * inside / group_rate(group, everyone=True)
     )
     fabric = fabric_of(group.node)
     near = size * (inside - 1) / inside / (fabric.all_to_all_share * group.node.link_bandwidth)

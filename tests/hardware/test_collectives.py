@@ -122,7 +122,19 @@ def test_oversubscription_and_congestion_divide_the_rate(node: Node) -> None:
     pods = FatTree(pod_gpus=256, oversubscription=7, congestion=1.5)
     inside, across = group(node, 256, pods), group(node, 512, pods)
     assert group_rate(inside) == pytest.approx(400e9 * 0.88 / 1.5)
-    assert group_rate(across) == pytest.approx(400e9 * 0.88 / 1.5 / 7)
+    # All-to-all over two pods: half of all bytes go up.
+    assert group_rate(across, everyone=True) == pytest.approx(400e9 * 0.88 / 1.5 / 3.5)
+
+
+def test_rings_cross_a_pod_once() -> None:
+    node, pods = make_node(), FatTree(pod_gpus=256, oversubscription=7)
+    near = Group(64, 8, 512, node, pods)
+    assert group_rate(near) == group_rate(near._replace(network=RailOptimized()))
+    # One rank a pod: every pair of neighbours is in two pods, all traffic goes up.
+    far = Group(16, 1, 4096, node, pods, concurrent=8)
+    assert group_rate(far) == pytest.approx(50e9 * 0.88 / 7)
+    # Four ranks a pod: every fourth message goes up, over 1/7 of the links.
+    assert group_rate(far._replace(size=64)) == pytest.approx(50e9 * 0.88 * 4 / 7)
 
 
 def test_sharp_halves_the_wire_bytes() -> None:
