@@ -22,6 +22,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "compare": ("compare", "Run designs on the same failures and say which is better."),
     "sweep": ("sweep", "Run a scenario at many points: table, figure, best point; resumable."),
     "results": ("results", "Merge, check and export the records of a study."),
+    "validate": ("validate", "Compare predictions with published measurements, or with your own."),
     "schedule": ("schedule", "List, export, check and evaluate pipeline schedules."),
 }
 

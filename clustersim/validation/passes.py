@@ -24,7 +24,9 @@ def profile_of(job: Job) -> Profile | None:
     row = min(rows, key=lambda one: abs((one.whole("n_micro_batches") or 0) - _microbatches(job)))
     scale = job.training.micro_batch / (row.whole("micro_batch") or 1)
     layers = row.whole("layers_per_stage_middle") or 1
-    job.assumed["profile"] = f"pass times of {layers} layers at microbatch {row.text('micro_batch')}, scaled by {scale:g}"
+    job.assumed["profile"] = (
+        f"pass times of {layers} layers at microbatch {row.text('micro_batch')}, scaled by {scale:g}"
+    )
     times = [scale * _milliseconds(row, name) / layers for name in ("forward", "backward_input", "backward_weight")]
     send = scale * _milliseconds(row, "comm")
     return Profile(name=f"{row.text('model')} profile", layer=PassTimes(

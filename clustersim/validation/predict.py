@@ -15,7 +15,11 @@ from clustersim.workload.profile import Profile
 
 ProfileOf = Callable[[Job], Profile | None]
 
-COUNTERS = {"allocated": "the framework's tensors", "reserved": "what the framework's allocator holds", "total": "what the driver shows"}
+COUNTERS = {
+    "allocated": "the framework's tensors",
+    "reserved": "what the framework's allocator holds",
+    "total": "what the driver shows",
+}
 
 
 def predicted_step(job: Job, profile: Profile | None = None) -> float:
@@ -33,7 +37,9 @@ def predicted_memory(job: Job) -> float:
 
 def step_result(row: Row, profile: ProfileOf | None = None) -> Result:
     """Step time of a row."""
-    return _result(row, "step_time_s", measured_step, lambda job: predicted_step(job, profile(job) if profile else None))
+    return _result(
+        row, "step_time_s", measured_step, lambda job: predicted_step(job, profile(job) if profile else None)
+    )
 
 
 def memory_result(row: Row) -> Result:

@@ -1,0 +1,85 @@
+"""`clustersim validate`."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from clustersim.cli.options import Json, OutDir, Quiet, Verbose
+
+Suites = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[SUITE… or FILE.csv…]", help="Names of suites, or tables of your own runs; default: all suites.",
+                   show_default=False),
+]  # fmt: skip
+
+
+def command(
+    suites: Suites = None,
+    json: Json = False,
+    out: OutDir = None,
+    quiet: Quiet = False,
+    verbose: Verbose = 0,
+    all_rows: Annotated[
+        bool, typer.Option("--rows", help="Every row, not only the worst three of each suite.")
+    ] = False,
+    list_: Annotated[bool, typer.Option("--list", help="Only list the suites and their bounds.")] = False,
+    assumed: Annotated[
+        bool, typer.Option("--assumed", help="Also what was assumed for blank cells, row by row.")
+    ] = False,
+) -> None:
+    """Compare predictions with published measurements, or with your own. Ends with 1 where a suite is over its bound."""
+    from clustersim.cli.talk import Talk, print_json
+    from clustersim.validation.report import chosen_suites, run
+
+    talk = Talk(quiet, verbose)
+    picked = chosen_suites(suites or [])
+    if list_:
+        for suite in picked:
+            bound = f"{suite.bound.median:g} %" if suite.bound.median is not None else "–"
+            typer.echo(f"{suite.name:<24}{bound:>6}  {suite.about}")
+        return
+    with talk.progress("validate") as told:
+        report = run(picked, told)
+    if json:
+        print_json(report.dump())
+    else:
+        for line in [*report.summary(), "", *report.details(None if all_rows else 3)]:
+            typer.echo(line)
+        if assumed:
+            _print_assumed(report)
+    if out:
+        _write(report, out, talk)
+    if report.over:
+        for sentence in report.over:
+            typer.echo(sentence, err=True)
+        raise typer.Exit(1)
+
+
+def _print_assumed(report: object) -> None:
+    from clustersim.validation.report import Report
+
+    assert isinstance(report, Report)
+    for suite in report.suites:
+        for result in suite.results:
+            notes = "; ".join(f"{key}: {text}" for key, text in result.assumed.items())
+            typer.echo(f"{suite.name} {result.row_id}: {notes or result.skipped or 'nothing assumed'}")
+
+
+def _write(report: object, folder: str, talk: object) -> None:
+    """Figures, the JSON document and the page with all errors, into a folder."""
+    from pathlib import Path
+
+    from clustersim.cli.talk import Talk, to_json
+    from clustersim.validation.figure import save_figures
+    from clustersim.validation.page import page
+    from clustersim.validation.report import Report
+
+    assert isinstance(report, Report)
+    assert isinstance(talk, Talk)
+    written = save_figures(report.suites, folder)
+    target = Path(folder)
+    (target / "validation.json").write_text(to_json(report.dump()) + "\n", encoding="utf-8")
+    (target / "validation.md").write_text(page(report), encoding="utf-8")
+    talk.remark(f"{folder}: {len(written)} figures, validation.json, validation.md")
