@@ -69,8 +69,8 @@ class Constant(Distribution, kind="constant"):
         return self.value
 
     def dump(self) -> Any:
-        """The short form: a quantity."""
-        return DURATION.format(self.value)
+        """The short form: a quantity (a subclass, which a plug-in may bring, keeps its kind)."""
+        return DURATION.format(self.value) if type(self) is Constant else super().dump()
 
 
 class Exponential(Distribution, kind="exponential"):

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import difflib
 import functools
+import importlib
 import re
 from collections.abc import Iterable
 from importlib import resources
@@ -223,6 +224,13 @@ class Part(Block):
             return f"; it is a key of {cls.key} {', '.join(owners)}, this is '{cls.kind}'"
         return near or super().key_hint(key)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Pickle by family and kind: classes made from functions (schedules) are no attributes of their module."""
+        cls = type(self)
+        if not cls.kind or cls.kinds.get(cls.kind) is not cls:
+            return super().__reduce_ex__(protocol)
+        return _unpickled, (cls.__module__, cls.family, cls.kind), self.__getstate__()
+
     def dump(self) -> Any:
         """The part as plain YAML data: its ``kind`` and its keys."""
         return {self.key: self.kind, **self.model_dump(mode="json")}
@@ -258,6 +266,13 @@ class Part(Block):
         """JSON Schema of the short forms: names of kinds and presets; a family may add its own."""
         names = sorted({*cls.kinds, *(preset_names(cls.folder) if cls.folder else ())})
         return [{"enum": names}] if names else []
+
+
+def _unpickled(module: str, family: str, kind: str) -> Part:
+    """An empty part of a kind, its module imported, for pickle to fill."""
+    importlib.import_module(module)
+    cls = Part.families[family].kinds[kind]
+    return cls.__new__(cls)
 
 
 class PresetModel(Block):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -213,13 +213,14 @@ def _import_plugins(tree: Node) -> list[Problem]:
     return problems
 
 
-def changed(scenario: Scenario, path: str, value: Any) -> Any:
-    """``scenario`` with the value at ``path`` replaced; see ``Scenario.replace``.
+def changed(scenario: Scenario, changes: Mapping[str, Any]) -> Any:
+    """``scenario`` with the value at each path replaced; see ``Scenario.replace``.
 
     Raises:
         InputError: naming the path.
     """
     here = Place(None)
     tree = from_plain(scenario.model_dump(mode="json", exclude_unset=True), here)
-    tree = assign(tree, path.split("."), from_plain(value, here), here)
+    for path, value in changes.items():
+        tree = assign(tree, path.split("."), from_plain(value, here), here)
     return validate(tree, units=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
 from pydantic import Field, PrivateAttr, field_validator, model_validator
@@ -133,11 +134,12 @@ class Scenario(Block):
         text = json.dumps(self.data(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def replace(self, path: str, value: Any) -> Self:
+    def replace(self, path: str | Mapping[str, Any], value: Any = None) -> Self:
         """A copy with the value at a dotted path changed, validated anew.
 
         Args:
-            path: keys and list indices, such as ``"checkpoint.interval"`` or ``"failures.0.mtbf"``.
+            path: keys and list indices, such as ``"checkpoint.interval"`` or ``"failures.0.mtbf"``; or a mapping of
+                several paths to values, for changes that are valid only together.
             value: what YAML could hold there (``"20 min"``), or a bare number in SI.
 
         Raises:
@@ -145,7 +147,8 @@ class Scenario(Block):
         """
         from clustersim.scenario.load import changed
 
-        return changed(self, path, value)
+        found: Self = changed(self, {path: value} if isinstance(path, str) else path)
+        return found
 
     @classmethod
     def load(cls, source: str | Path | dict[str, Any], overrides: tuple[str, ...] = ()) -> Scenario:

@@ -1,0 +1,87 @@
+"""The JSON Schema: fresh, each definition once, accepting what the loader accepts and refusing what it refuses."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+from ruamel.yaml import YAML
+
+from clustersim.cli.talk import to_json
+from clustersim.part import Part
+from clustersim.scenario.json_schema import scenario_schema
+from clustersim.scenario.load import load
+from clustersim.scenario.starter import starter_text
+
+FOLDER = Path(__file__).parents[2] / "scenarios"
+SCHEMA = scenario_schema()
+VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
+
+
+def read(path: Path) -> Any:
+    return YAML(typ="safe", pure=True).load(path)
+
+
+def test_the_shipped_file_is_fresh() -> None:
+    assert (FOLDER / "schema.json").read_text(encoding="utf-8") == to_json(SCHEMA) + "\n", "run `make schema`"
+
+
+def test_it_is_a_schema() -> None:
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def references(node: Any) -> set[str]:
+    if isinstance(node, dict):
+        own = {node["$ref"]} if isinstance(node.get("$ref"), str) else set()
+        return own.union(*map(references, node.values()))
+    return set().union(*map(references, node)) if isinstance(node, list) else set()
+
+
+def test_every_definition_stands_once_and_is_used() -> None:
+    used = {ref.removeprefix("#/$defs/") for ref in references(SCHEMA)}
+    assert used == set(SCHEMA["$defs"])
+    assert "x-family" not in json.dumps(SCHEMA)
+    assert not any("$defs" in definition for definition in SCHEMA["$defs"].values())
+
+
+def test_one_branch_a_part() -> None:
+    for name, family in Part.families.items():
+        slug = name.replace(" ", "-")
+        if slug in SCHEMA["$defs"]:
+            branches = {ref.split(".", 1)[1] for ref in references(SCHEMA["$defs"][slug]["anyOf"]) if f"/{slug}." in ref}
+            assert branches == {kind for kind in family.known_kinds() if kind in branches or family.kinds[kind].__module__.startswith("clustersim.")}
+
+
+@pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda p: p.stem)
+def test_scenarios_fit_it_as_written_and_resolved(path: Path) -> None:
+    VALIDATOR.validate(read(path))
+    VALIDATOR.validate(json.loads(json.dumps(load(path).data())))
+
+
+def test_the_starter_fits_it_and_loads(tmp_path: Path) -> None:
+    path = tmp_path / "s.yaml"
+    path.write_text(starter_text(), encoding="utf-8")
+    VALIDATOR.validate(read(path))
+    load(path)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"naem": "x"},
+        {"checkpoint": {"engine": "asinc"}},
+        {"checkpoint": {"engine": "async", "interval": 5}},
+        {"repair": {"time": "5 hours"}},
+        {"model": "llama3-8c"},
+        {"simulation": {"replicas": 0}},
+        {"failures": [{"name": "x", "mtbf": "3 h", "severity": "nod"}]},
+        {"parallelism": {"schedule": "1f2b"}},
+        {"training": {"seq_len": 4096}},
+    ],
+)
+def test_it_refuses_what_the_loader_refuses(change: dict[str, Any]) -> None:
+    data = read(FOLDER / "8-gpus-8b.yaml") | change
+    assert not VALIDATOR.is_valid(data)
