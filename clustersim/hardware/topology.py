@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 
-from clustersim.errors import InputError, Problem
 from clustersim.hardware.collectives import Group, domain_gpus
 from clustersim.hardware.network import Network
 from clustersim.hardware.node import Node
@@ -21,18 +20,20 @@ DIMENSIONS = ("tp", "cp", "ep", "dp", "pp")
 
 
 def parse_order(order: str) -> tuple[str, ...]:
-    """``"tp-cp-ep-dp-pp"`` as a tuple; dimensions that are left out follow in the default order.
+    """``"tp-cp-dp-pp"`` as a tuple of all dimensions: ``ep`` stands just before ``dp`` unless it is named, others
+    that are left out follow at the end.
 
     Raises:
-        InputError: naming a dimension that does not exist or stands twice.
+        ValueError: naming a dimension that does not exist or stands twice.
     """
-    names = tuple(order.split("-"))
+    names = [name for name in order.split("-") if name]
     for name in names:
         if name not in DIMENSIONS or names.count(name) > 1:
-            raise InputError(
-                Problem("parallelism.order", f"'{order}' must name each of {', '.join(DIMENSIONS)} at most once")
-            )
-    return names + tuple(name for name in DIMENSIONS if name not in names)
+            raise ValueError(f"'{order}' must name {', '.join(DIMENSIONS)} at most once each, innermost first")
+    names += [name for name in DIMENSIONS if name not in names and name != "ep"]
+    if "ep" not in names:
+        names.insert(names.index("dp"), "ep")
+    return tuple(names)
 
 
 @dataclass(frozen=True)
@@ -78,10 +79,20 @@ class Placement:
         share it.
         """
         names = (dims,) if isinstance(dims, str) else tuple(dims)
-        ranks = self.ranks(names)
         domain = domain_gpus(node)
-        inside = sum(1 for rank in ranks if rank < domain)
-        return Group(len(ranks), inside, ranks[-1] + 1, node, network, max(1, min(domain, self.world) // inside))
+        size, inside, last = 1, 1, 0
+        for name in self.order:
+            if name in names:
+                length, stride = self.sizes.get(name, 1), self.strides[name]
+                size, last = size * length, last + (length - 1) * stride
+                inside *= min(length, max(1, domain // stride))
+        return Group(size, inside, last + 1, node, network, max(1, min(domain, self.world) // inside))
+
+    def place(self, rank: int) -> dict[str, int] | None:
+        """Index of a global rank along each dimension; None beyond the grid."""
+        if not 0 <= rank < self.world:
+            return None
+        return {name: rank // self.strides[name] % self.sizes.get(name, 1) for name in self.order}
 
     def neighbours(self, dim: str, node: Node, network: Network) -> Group:
         """A pair of neighbours along ``dim`` (pipeline stages, ring neighbours), for ``send``.

@@ -20,15 +20,10 @@ class RankFactors(NamedTuple):
     data: Floats
 
 
-def place(gpu: int, plan: Plan) -> tuple[int, int] | None:
+def place(gpu: int, groups: Groups) -> tuple[int, int] | None:
     """(replica, pipeline rank) of a GPU in placement order; None beyond the job."""
-    layout = plan.layout
-    rest = gpu // (layout.tp * layout.cp)
-    if layout.order == "tp-cp-pp-dp":
-        replica, rank = divmod(rest, layout.pp)
-    else:
-        rank, replica = divmod(rest, plan.dp)
-    return (replica, rank) if replica < plan.dp and rank < layout.pp else None
+    at = groups.place.place(gpu)
+    return None if at is None else (at["dp"], at["pp"])
 
 
 def rank_factors(conditions: Conditions, plan: Plan, groups: Groups) -> RankFactors:
@@ -41,7 +36,7 @@ def rank_factors(conditions: Conditions, plan: Plan, groups: Groups) -> RankFact
     slow: dict[tuple[int, int], float] = {}
     entries = [(gpu, factor) for node, factor in conditions.slow for gpu in range(node * gpus, (node + 1) * gpus)]
     for gpu, factor in (*entries, *conditions.slow_gpus):
-        at = place(gpu, plan)
+        at = place(gpu, groups)
         if at is not None:
             slow[at] = max(slow.get(at, 0.0), factor)
     ranks = plan.layout.pp
@@ -62,7 +57,7 @@ def _links(conditions: Conditions, plan: Plan, groups: Groups) -> tuple[Floats, 
     sends = np.full(ranks, taken if groups.pp.domains > 1 else 1.0)
     data = np.full(ranks, taken if groups.data.domains > 1 else 1.0)
     for node, share in conditions.slow_links:
-        touched = {at[1] for gpu in range(node * gpus, (node + 1) * gpus) if (at := place(gpu, plan)) is not None}
+        touched = {at[1] for gpu in range(node * gpus, (node + 1) * gpus) if (at := place(gpu, groups)) is not None}
         for rank in sorted(touched):
             if groups.pp.domains > 1:
                 sends[rank] = max(sends[rank], taken / share)

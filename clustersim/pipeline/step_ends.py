@@ -88,5 +88,5 @@ def _with_tied(step: StepModel, end: Ends, rank: int) -> Ends:
         return end
     size = plan.model.vocab / plan.layout.tp * plan.model.hidden * GRAD_BYTES[plan.training.grad_dtype]
     return end._replace(
-        tail=end.tail + collective_time("all-reduce", size, step.groups.group(2, step.groups.stage_stride))
+        tail=end.tail + collective_time("all-reduce", size, step.groups.ends)
     )

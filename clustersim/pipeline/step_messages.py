@@ -7,7 +7,8 @@ from functools import cached_property
 from typing import NamedTuple
 
 from clustersim.hardware.cluster import Cluster
-from clustersim.hardware.collectives import Group, collective_time, domain_gpus
+from clustersim.hardware.collectives import Group, collective_time
+from clustersim.hardware.topology import Placement
 from clustersim.workload.context_parallel import (
     ContextGroup,
     RingWork,
@@ -36,8 +37,9 @@ PLAIN_DISPATCH = Dispatch()
 class Groups:
     """Where the ranks of each parallel axis sit; ``dp`` is the number of replicas.
 
-    Tensor parallel ranks are neighbours, then context parallel ones; ``layout.order`` says whether replicas or pipeline
-    ranks come next. Groups of one axis that share a node's NICs all talk at the same time.
+    ``layout.order`` names the dimensions from the innermost out. Experts have a grid of their own on the same GPUs
+    (parallel folding): expert_tp, ep and what is left take the places of tp, cp and dp. Groups of one axis that share a
+    node's NICs all talk at the same time.
     """
 
     layout: Layout
@@ -46,49 +48,54 @@ class Groups:
     dispatch: Dispatch = PLAIN_DISPATCH
 
     @cached_property
-    def domain(self) -> int:
-        """GPUs of one fast domain."""
-        return domain_gpus(self.cluster.node)
+    def place(self) -> Placement:
+        """The grid of all ranks, pipeline ranks and replicas."""
+        layout = self.layout
+        sizes = {"tp": layout.tp, "cp": layout.cp, "dp": self.dp, "pp": layout.pp}
+        return Placement(sizes, layout.dimensions)
 
-    def group(self, size: int, stride: int) -> Group:
-        """``size`` ranks, ``stride`` GPUs apart."""
-        per_node = max(1, min(size, self.domain // stride))
-        span = min(self.cluster.gpus, size * stride)
-        return Group(size, per_node, span, self.cluster.node, self.cluster.network, max(1, self.domain // per_node))
+    @cached_property
+    def expert_place(self) -> Placement:
+        """The grid of experts over the same GPUs."""
+        layout, cut = self.layout, expert_tp(self.layout)
+        ranks = self.dp * layout.cp * layout.tp
+        sizes = {"tp": cut, "ep": layout.ep, "dp": max(1, ranks // (cut * layout.ep)), "pp": layout.pp}
+        return Placement(sizes, layout.dimensions)
+
+    def group(self, *dims: str) -> Group:
+        """The group over some dimensions of the grid."""
+        return self.place.group(dims, self.cluster.node, self.cluster.network)
 
     @cached_property
     def tp(self) -> Group:
         """Tensor parallel ranks."""
-        return self.group(self.layout.tp, 1)
+        return self.group("tp")
 
     @cached_property
     def cp(self) -> Group:
         """Context parallel ranks."""
-        return self.group(self.layout.cp, self.layout.tp)
+        return self.group("cp")
 
     @cached_property
     def ep(self) -> Group:
-        """Expert parallel ranks: neighbours where experts are whole, TP apart where TP cuts them."""
-        return self.group(self.layout.ep, expert_tp(self.layout))
+        """Expert parallel ranks."""
+        return self.expert_place.group("ep", self.cluster.node, self.cluster.network)
 
     @cached_property
     def data(self) -> Group:
         """Ranks that hold the same parameters: replicas × context parallel ranks."""
-        size, inner = self.dp * self.layout.cp, self.layout.tp
-        if self.layout.order == "tp-cp-pp-dp" and self.layout.cp == 1:
-            inner *= self.layout.pp
-        return self.group(size, inner)
-
-    @cached_property
-    def stage_stride(self) -> int:
-        """GPUs between neighbouring pipeline ranks."""
-        inner = self.layout.tp * self.layout.cp
-        return inner if self.layout.order == "tp-cp-pp-dp" else inner * self.dp
+        return self.group("cp", "dp")
 
     @cached_property
     def pp(self) -> Group:
         """Two neighbouring pipeline ranks; where they sit on different nodes, all GPUs of a node send at once."""
-        return self.group(2, self.stage_stride)
+        return self.place.neighbours("pp", self.cluster.node, self.cluster.network)
+
+    @cached_property
+    def ends(self) -> Group:
+        """First and last pipeline rank (they share a tied embedding)."""
+        apart = self.place.strides["pp"] * (self.layout.pp - 1)
+        return self.pp._replace(span_gpus=apart + 1)
 
     @cached_property
     def shards(self) -> Shards:
@@ -99,9 +106,7 @@ class Groups:
     @cached_property
     def expert_data(self) -> Group:
         """Ranks that hold the same experts: the GPUs of one pipeline rank ÷ those that share the experts out."""
-        over = self.layout.ep * expert_tp(self.layout)
-        ranks = self.dp * self.layout.cp * self.layout.tp
-        return self.group(max(1, ranks // over), over)
+        return self.expert_place.group("dp", self.cluster.node, self.cluster.network)
 
     @cached_property
     def expert_shards(self) -> Shards:

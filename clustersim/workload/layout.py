@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from clustersim.hardware.gpu import Gpu
+from clustersim.hardware.topology import parse_order
 from clustersim.part import Block
 
 
@@ -58,8 +59,9 @@ class Layout(Block):
     context: Context = Context()
     sequence_parallel: bool = False
     overlap: Overlap = Overlap()
-    order: Literal["tp-cp-dp-pp", "tp-cp-pp-dp"] = "tp-cp-dp-pp"
-    """Placement, innermost first: which ranks are neighbours (Megatron: tp-cp-dp-pp; Llama 3: tp-cp-pp-dp)."""
+    order: str = "tp-cp-dp-pp"
+    """Placement, innermost first: which ranks are neighbours (Megatron: tp-cp-dp-pp; Llama 3: tp-cp-pp-dp); dimensions
+    that are left out follow, ``ep`` just before ``dp``."""
     expert_tp: int | None = Field(default=None, gt=0)
     """GPUs that cut one expert; null: 1 where ep > 1 (parallel folding), else tp."""
     stage_gpus: tuple[Gpu, ...] = ()
@@ -70,3 +72,14 @@ class Layout(Block):
     node's."""
     stage_layout: str | None = None
     """Layers of each stage as a Megatron layout string (``E|(t|)*10m|L``); null: spread evenly."""
+
+    @field_validator("order")
+    @classmethod
+    def _known_dimensions(cls, value: str) -> str:
+        parse_order(value)
+        return value
+
+    @property
+    def dimensions(self) -> tuple[str, ...]:
+        """All dimensions, innermost first."""
+        return parse_order(self.order)

@@ -6,7 +6,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from clustersim.errors import InputError
 from clustersim.hardware.collectives import group_rate
 from clustersim.hardware.network import Dragonfly, Ethernet, FatTree, Mesh, Network, RailOptimized, Torus
 from clustersim.hardware.node import Node
@@ -62,12 +61,32 @@ def test_groups_partition_the_ranks(sizes: dict[str, int], order: list[str], dim
     assert ranks == list(range(place.world))
 
 
+@settings(max_examples=60)
+@given(
+    sizes=st.fixed_dictionaries({name: st.sampled_from([1, 2, 4]) for name in DIMENSIONS}),
+    order=st.permutations(DIMENSIONS),
+    dims=st.sets(st.sampled_from(DIMENSIONS), min_size=1),
+)
+def test_places_of_groups_are_counted_right(sizes: dict[str, int], order: list[str], dims: set[str]) -> None:
+    place, node = Placement(sizes, tuple(order)), make_node()
+    ranks, group = place.ranks(sorted(dims)), place.group(sorted(dims), node, NET)
+    assert group.size == len(ranks)
+    assert group.per_node == sum(rank < 8 for rank in ranks)
+    assert group.span_gpus == ranks[-1] + 1
+    for rank in ranks:
+        at = place.place(rank)
+        assert at is not None
+        assert sum(place.strides[name] * index for name, index in at.items()) == rank
+    assert place.place(place.world) is None
+
+
 def test_wrong_orders_are_refused() -> None:
-    with pytest.raises(InputError, match="at most once"):
+    with pytest.raises(ValueError, match="at most once"):
         parse_order("tp-tp")
-    with pytest.raises(InputError, match="at most once"):
+    with pytest.raises(ValueError, match="at most once"):
         parse_order("tp-xp")
     assert parse_order("cp-tp") == ("cp", "tp", "ep", "dp", "pp")
+    assert parse_order("tp-cp-pp-dp") == ("tp", "cp", "pp", "ep", "dp")
 
 
 @pytest.mark.parametrize(
