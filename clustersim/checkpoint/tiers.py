@@ -58,4 +58,6 @@ class Copies:
 
     def newest(self) -> Copy | None:
         """The copy of the latest step (of equal ones the first that became durable); None: nothing is left."""
+        if len(self._newest) == 1:
+            return next(iter(self._newest.values()))
         return max(self._newest.values(), key=lambda copy: (copy.step, -copy.durable_s), default=None)

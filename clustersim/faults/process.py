@@ -234,11 +234,19 @@ class ComponentArrivals(Arrivals):
         self._detection = Marks(cause.detection, site, f"detection/{cause.name}")
         self._repair = Marks(cause.repair or site.repair, site, f"repair/{cause.name}")
 
+        self._offset, self._spare = site.first_place, site.block is not None
+        self._per_place = units // site.nodes if units_per_node(cause, site.cluster) and cause.units is None else 0
+        if severity_span(cause, site.cluster) is not None:
+            self._per_place = 0
+
     def _hit(self, unit: int, fraction: float) -> Hit:
-        first, last = self.site.places(self.cause, unit, self.units, fraction)
-        offset = self.site.first_place
-        return Hit(self.next_s, self.cause, first + offset, last + offset, self._detection.next(), self._repair.next(),
-                   self.site.block is not None)  # fmt: skip
+        if self._per_place:  # the common case: a part of one node takes that node
+            first = unit // self._per_place
+            last = first + 1
+        else:
+            first, last = self.site.places(self.cause, unit, self.units, fraction)
+        return Hit(self.next_s, self.cause, first + self._offset, last + self._offset, self._detection.next(),
+                   self._repair.next(), self._spare)  # fmt: skip
 
 
 class PoissonArrivals(ComponentArrivals):

@@ -9,6 +9,7 @@ built-in one: its time is then given, not a matter of bytes and bandwidth.
 from __future__ import annotations
 
 import functools
+import itertools
 from dataclasses import dataclass
 from typing import Any
 
@@ -57,6 +58,19 @@ class Step:
         return self.time.value if isinstance(self.time, Constant) else None
 
 
+@dataclass(frozen=True, eq=False)
+class Block:
+    """Steps of a chain that follow each other, each of a fixed time: booked as one where nothing breaks them off.
+
+    Attributes:
+        steps: the steps.
+        ends_s: end of each, seconds from the start of the block.
+    """
+
+    steps: tuple[Step, ...]
+    ends_s: tuple[float, ...]
+
+
 @dataclass(frozen=True)
 class StageGraph:
     """Steps in an order in which each stands behind all that it waits for.
@@ -72,6 +86,22 @@ class StageGraph:
         """Whether every step follows the one before and nothing runs beside it."""
         return all(step.after == ((index - 1,) if index else ()) and step.needs in (None, NODES)
                    for index, step in enumerate(self.steps))  # fmt: skip
+
+    @functools.cached_property
+    def line(self) -> tuple[Block | Step, ...]:
+        """The steps of a chain, with those of fixed time that follow each other put into blocks."""
+        line: list[Block | Step] = []
+        block: list[Step] = []
+        for step in (*self.steps, None):
+            if block and (step is None or step.fixed_s is None or step.needs == NODES):
+                ends = itertools.accumulate(each.fixed_s or 0.0 for each in block)
+                line.append(Block(tuple(block), tuple(ends)))
+                block = []
+            if step is not None and step.fixed_s is not None:
+                block.append(step)
+            elif step is not None:
+                line.append(step)
+        return tuple(line)
 
     def mean_s(self, load_s: float) -> float:
         """Length of the critical path with every stage at its mean, resources free, and a load of ``load_s``."""

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import heapq
 import math
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import simpy
 
 from clustersim.checkpoint.engine import Load
-from clustersim.recovery.stages import LOAD, NODES, StageGraph, Step
+from clustersim.recovery.stages import LOAD, NODES, Block, StageGraph, Step
 from clustersim.run.clock import at, delay, fire
 from clustersim.run.cluster import Fleet
 from clustersim.run.storage import Flow, SharedStorage
@@ -33,11 +33,21 @@ class Span:
     before: Span | None = None
     """What ended last before this could start."""
 
-    def cut(self, now: float) -> bool:
-        """Drop what was planned after ``now``; False if nothing is left."""
-        if self.end_s > now:
-            self.end_s = now
-        return self.start_s < now
+    block: Block | None = None
+    """The steps that the span stands for, where it is more than one."""
+
+    def parts(self, now: float) -> Iterator[Span]:
+        """The span, a block step by step, without what was planned after ``now``."""
+        if self.block is None:
+            if self.start_s < now:
+                yield Span(self.category, self.name, self.start_s, min(self.end_s, now))
+            return
+        start = self.start_s
+        for step, offset in zip(self.block.steps, self.block.ends_s, strict=True):
+            end = self.start_s + offset
+            if start < now and end > start:
+                yield Span(step.category, step.name, start, min(end, now))
+            start = end
 
 
 class Attempt:
@@ -61,14 +71,17 @@ class Attempt:
         return self._chain(graph) if graph.chain else self._parallel(graph)
 
     def close(self, now: float) -> list[Span]:
-        """What was on the critical path up to ``now``, in order; what is under way is broken off."""
+        """What was on the critical path up to ``now``, in order; what is under way is broken off.
+
+        Of a chain the spans come as they were planned: ask each for its ``parts`` up to ``now``.
+        """
         self._closed = True
         self._fleet.waiter = None
         if self._flow is not None:
             self._storage.cancel(self._flow)
             self._flow = None
         if self._in_chain:
-            return [span for span in self._spans if span.cut(now)]
+            return self._spans
         path: list[Span] = []
         spans = [span for span in self._spans if span.start_s < now]
         last = max(spans, key=lambda span: span.end_s, default=None)
@@ -94,7 +107,10 @@ class Attempt:
         """The stages one after the other; nodes are waited for before the stage that needs them, at the latest to load."""
         env, fleet, spans = self._env, self._fleet, self._spans
         now: float = env.now
-        for step in graph.steps:
+        for part in graph.line:
+            block = part if isinstance(part, Block) else None
+            step = block.steps[0] if block is not None else part
+            assert isinstance(step, Step)
             if fleet.vacant and (step.time is None or step.needs == NODES):
                 if now > env.now:
                     yield delay(env, now - env.now, "recovery stage")
@@ -102,8 +118,8 @@ class Attempt:
                     yield from self._wait(now)
                 now = env.now
             if step.time is not None:
-                start, now = now, now + (self._duration(step) if step.fixed_s is None else step.fixed_s)
-                spans.append(Span(step.category, step.name, start, now))
+                start, now = now, now + (block.ends_s[-1] if block is not None else self._duration(step))
+                spans.append(Span(step.category, step.name, start, now, None, block))
                 continue
             span = Span(step.category, step.name, now, math.inf)
             spans.append(span)

@@ -404,9 +404,13 @@ class Job:
                 self._detecting(now)
             return
         for span in self._attempt.close(now):
-            self.ledger.spend(span.category, span.end_s - span.start_s)
-            if self.log.active:
-                self.log.add(Entry(span.start_s, "stage", span.name, self.step, seconds=span.end_s - span.start_s))
+            if span.block is not None and span.end_s <= now and not self.log.active:
+                self.ledger.spend_block(span.block)
+                continue
+            for part in span.parts(now):
+                self.ledger.spend(part.category, part.end_s - part.start_s)
+                if self.log.active:
+                    self.log.add(Entry(part.start_s, "stage", part.name, self.step, seconds=part.end_s - part.start_s))
         self._attempt = None
 
     # -- the end ------------------------------------------------------------------------------------------------------------
