@@ -90,7 +90,7 @@ def merge(folder: Path | str) -> Merged:
 
 
 def _most_replicas(contents: Contents) -> int:
-    return 1 + max((record["replica"] for record in contents.records.values()), default=0)
+    return 1 + max((record.replica for record in contents.records.values()), default=0)
 
 
 def _fill(outcome: Outcome, scenario_hash: str, manifest: dict[str, Any], contents: Contents) -> int:
@@ -99,6 +99,6 @@ def _fill(outcome: Outcome, scenario_hash: str, manifest: dict[str, Any], conten
         key = record_key(scenario_hash, manifest["seed"], replica, manifest["version"])
         record = contents.records.get(key)
         if record is not None:
-            outcome.replicas[replica] = record["metrics"]
+            outcome.replicas[replica] = record.metrics
             found += 1
     return found

@@ -61,7 +61,7 @@ def _peaks(logs: NDArray[np.float64], curves: NDArray[np.float64]) -> NDArray[np
         curves: (curves, points).
 
     Returns:
-        (curves,) arguments, on a grid of 2,001 a window. Curves with the same highest point share one design matrix.
+        (curves,) arguments, on a grid of 401 a window. Curves with the same highest point share one design matrix.
     """
     tops = np.argmax(curves, axis=1)
     found = np.empty(len(curves))
@@ -69,7 +69,7 @@ def _peaks(logs: NDArray[np.float64], curves: NDArray[np.float64]) -> NDArray[np
         near, rows = np.abs(logs - logs[top]) <= WINDOW, tops == top
         degree = min(3, int(near.sum()) - 1)
         coefficients = np.polyfit(logs[near] - logs[top], curves[np.ix_(rows, near)].T, degree)
-        fine = np.linspace(logs[near][0], logs[near][-1], 2001)
+        fine = np.linspace(logs[near][0], logs[near][-1], 401)
         heights = np.vander(fine - logs[top], degree + 1) @ coefficients
         found[rows] = fine[np.argmax(heights, axis=0)]
     return found

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import json
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -17,9 +17,9 @@ from clustersim.errors import InputError, Problem
 from clustersim.study.axes import Point
 from clustersim.study.executors import Executor, Failure, Serial
 from clustersim.study.statistics import Target, summary
-from clustersim.study.store import Contents, Store, record_key
+from clustersim.study.store import Contents, Record, Row, Store, record_key
 
-Metrics = dict[str, float | None]
+Metrics = Mapping[str, float | None]
 Progress = Callable[[int, int], None]
 """Called with (finished replicas, all replicas)."""
 
@@ -62,15 +62,29 @@ class Outcome:
     @property
     def metrics(self) -> list[str]:
         """Names of the metrics that any replica has, in the order of ``in_order``."""
-        return in_order({name for replica in self.replicas for name in replica or ()})
+        seen: dict[int, Iterable[str]] = {}
+        for replica in self.replicas:
+            names = replica.columns if isinstance(replica, Row) else replica or {}
+            seen.setdefault(id(names), names)  # rows of one shard share their names
+        return in_order({name for names in seen.values() for name in names})
 
     def column(self, metric: str) -> list[float | None]:
         """One metric over the replicas, None where a replica is missing or the metric undefined."""
         return [None if replica is None else replica.get(metric) for replica in self.replicas]
 
+    def columns(self) -> dict[str, Sequence[float | None]]:
+        """Every metric over the replicas; rows that share their names are transposed at once."""
+        first = self.replicas[0] if self.replicas else None
+        if isinstance(first, Row):
+            names = first.columns
+            if all(isinstance(row, Row) and row.columns is names for row in self.replicas):
+                whole = dict(zip(names, zip(*(row.values_ for row in self.replicas), strict=True), strict=True))  # type: ignore[union-attr]
+                return {metric: whole[metric] for metric in in_order(names)}
+        return {metric: self.column(metric) for metric in self.metrics}
+
     def summaries(self) -> dict[str, dict[str, Any] | None]:
         """Summary of each metric over the finished replicas."""
-        return {metric: summary(self.column(metric)) for metric in self.metrics}
+        return {metric: summary(values) for metric, values in self.columns().items()}
 
 
 def in_order(names: Iterable[str]) -> list[str]:
@@ -170,7 +184,7 @@ class Runner:
         for number, (job, outcome) in enumerate(zip(jobs, outcomes, strict=True)):
             for replica in range(len(outcome.replicas)):
                 record = self.known.records.get(self._key(job, replica))
-                outcome.replicas[replica] = None if record is None else record["metrics"]
+                outcome.replicas[replica] = None if record is None else record.metrics
             holes.append((number, [r for r, known in enumerate(outcome.replicas) if known is None]))
         size = task_size(sum(len(missing) for _, missing in holes), self.executor.workers)
         tasks = [task for number, missing in holes for task in _tasks(number, missing, size)]
@@ -186,8 +200,7 @@ class Runner:
             return 0
         outcome.replicas[task.first : task.last] = result
         if self.store is not None:
-            self.store.append({"key": self._key(job, replica), "label": job.label, "seed": self.seed, "replica": replica,
-                               "version": self.version, "metrics": metrics}
+            self.store.append((self._key(job, replica), replica, metrics)
                               for replica, metrics in zip(range(task.first, task.last), result, strict=True))  # fmt: skip
         return len(result)
 
@@ -195,7 +208,8 @@ class Runner:
         for job, outcome in zip(jobs, outcomes, strict=True):
             for replica, metrics in enumerate(outcome.replicas):
                 if metrics is not None:
-                    self.known.records[self._key(job, replica)] = {"metrics": metrics}
+                    key = self._key(job, replica)
+                    self.known.records[key] = Record(key, replica, Row.of(metrics))
 
     def _tell(self, done: int, total: int) -> None:
         if self.progress is not None:

@@ -36,10 +36,11 @@ def mean_of(values: Sequence[float]) -> float:
 
 def sd_of(values: Sequence[float]) -> float:
     """Standard deviation with n − 1; 0 for a single value."""
-    if len(values) < 2:
-        return 0.0
-    centre = mean_of(values)
-    return math.sqrt(math.fsum((value - centre) ** 2 for value in values) / (len(values) - 1))
+    return _spread(values, mean_of(values)) if len(values) > 1 else 0.0
+
+
+def _spread(values: Sequence[float], centre: float) -> float:
+    return math.sqrt(math.fsum([(value - centre) * (value - centre) for value in values]) / (len(values) - 1))
 
 
 def mean_interval(values: Sequence[float], level: float = 0.95) -> tuple[float, float] | None:
@@ -80,13 +81,15 @@ def quantile_interval(values: Sequence[float], p: float, level: float = 0.95) ->
 
 def summary(values: Sequence[float | None]) -> dict[str, Any] | None:
     """``{"mean","sd","p05","p50","p95","ci95"}`` of the values that are defined; None when none is."""
-    known = [value for value in values if value is not None]
+    known = [value for value in values if value is not None] if None in values else values
     if not known:
         return None
-    ordered = sorted(known)
-    interval = mean_interval(known)
-    return {"mean": mean_of(known), "sd": sd_of(known), "p05": quantile(ordered, 0.05), "p50": quantile(ordered, 0.5),
-            "p95": quantile(ordered, 0.95), "ci95": None if interval is None else list(interval)}  # fmt: skip
+    ordered, n = sorted(known), len(known)
+    centre = mean_of(known) if ordered[0] != ordered[-1] else float(ordered[0])
+    spread = _spread(known, centre) if n > 1 and ordered[0] != ordered[-1] else 0.0
+    half = t_quantile(0.975, n - 1) * spread / math.sqrt(n) if n > 1 else 0.0
+    return {"mean": centre, "sd": spread, "p05": quantile(ordered, 0.05), "p50": quantile(ordered, 0.5),
+            "p95": quantile(ordered, 0.95), "ci95": [centre - half, centre + half] if n > 1 else None}  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

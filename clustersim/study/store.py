@@ -1,7 +1,7 @@
 """The store of finished replicas: append-only shards that survive a crash at any moment.
 
-A study's folder holds ``study.json`` (what is studied) and shards ``records-*.jsonl``, one line a finished replica. A
-record's key is the hash of (resolved scenario, seed, replica, version): what is there already is never run again. Every
+A study's folder holds ``study.json`` (what is studied) and shards ``records-*.jsonl``: a line that names the columns, then
+one line a finished replica, each behind a checksum. A record's key is the hash of (resolved scenario, seed, replica, version): what is there already is never run again. Every
 writer has a shard of its own, so no lock is needed and any shared file system will do. A line that a crash tore is
 ignored, counted and reported; the replica that it held runs again.
 """
@@ -9,16 +9,17 @@ ignored, counted and reported; the replica that it held runs again.
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import json
 import os
 import socket
 import uuid
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 from clustersim.errors import InputError, Problem
 
@@ -55,25 +56,55 @@ def write_atomically(path: Path, text: str) -> None:
         raise
 
 
-def _sealed(record: dict[str, Any]) -> str:
-    body = canonical(record)
+def _sealed(data: Any) -> str:
+    body = canonical(data)
     return f"{zlib.crc32(body.encode()):08x} {body}\n"
 
 
-def _opened(line: bytes) -> dict[str, Any] | None:
-    """The record in one line of a shard, or None when the line is torn or altered."""
-    checksum, _, body = line.rstrip(b"\n").partition(b" ")
-    if not line.endswith(b"\n") or checksum != b"%08x" % zlib.crc32(body):
+def _opened(line: bytes) -> Any:
+    """The data in one line of a shard, or None when the line is torn or altered."""
+    body = line[9:-1]
+    if line[-1:] != b"\n" or line[:9] != b"%08x " % zlib.crc32(body):
         return None
-    loaded: dict[str, Any] = json.loads(body)
-    return loaded
+    return json.loads(body)
+
+
+class Row(Mapping[str, Any]):
+    """The metrics of one replica: a mapping from name to value that shares its names with the rows beside it."""
+
+    __slots__ = ("columns", "values_")
+
+    def __init__(self, columns: dict[str, int], values: Sequence[Any]) -> None:
+        self.columns, self.values_ = columns, values
+
+    @classmethod
+    def of(cls, metrics: Mapping[str, Any]) -> Row:
+        """A row with names of its own."""
+        return cls({name: place for place, name in enumerate(metrics)}, list(metrics.values()))
+
+    def __getitem__(self, name: str) -> Any:
+        return self.values_[self.columns[name]]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.columns)
+
+    def __len__(self) -> int:
+        return len(self.columns)
+
+
+class Record(NamedTuple):
+    """One finished replica as the store keeps it."""
+
+    key: str
+    replica: int
+    metrics: Row
 
 
 @dataclass
 class Contents:
     """What a store holds: ``records`` by key, the number of torn lines a shard, and keys that disagree."""
 
-    records: dict[str, dict[str, Any]] = field(default_factory=dict)
+    records: dict[str, Record] = field(default_factory=dict)
     torn: dict[str, int] = field(default_factory=dict)
     conflicts: list[str] = field(default_factory=list)
 
@@ -82,6 +113,24 @@ class Contents:
         """Lines that a crash left incomplete, over all shards."""
         return sum(self.torn.values())
 
+    def add(self, record: Record) -> None:
+        """Take a record in; one that is known already must be the same."""
+        known = self.records.setdefault(record.key, record)
+        if known is not record and known != record:
+            self.conflicts.append(record.key)
+
+
+@contextlib.contextmanager
+def _no_collection() -> Iterator[None]:
+    """Reading makes many small lists and no cycles: the cyclic collector would walk them again and again."""
+    enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()
+
 
 class Store:
     """A folder of finished replicas; use as a context manager when writing."""
@@ -89,6 +138,7 @@ class Store:
     def __init__(self, folder: Path | str) -> None:
         self.folder = Path(folder)
         self._file: Any = None
+        self._columns: list[str] | None = None
 
     def open_study(self, manifest: dict[str, Any]) -> None:
         """Say what is studied here: create the folder, or check that it already holds the same study.
@@ -134,34 +184,27 @@ class Store:
     def load(self) -> Contents:
         """Every whole record. The order of shards and lines does not matter: records are looked up by key."""
         contents = Contents()
-        for shard in self.shards():
-            for record in self._read(shard, contents):
-                key = record["key"]
-                known = contents.records.setdefault(key, record)
-                if known is not record and known != record:
-                    contents.conflicts.append(key)
+        with _no_collection():
+            for shard in self.shards():
+                _read(shard, contents)
         return contents
 
-    @staticmethod
-    def _read(shard: Path, contents: Contents) -> Iterator[dict[str, Any]]:
-        with shard.open("rb") as file:
-            for line in file:
-                record = _opened(line)
-                if record is None:
-                    contents.torn[shard.name] = contents.torn.get(shard.name, 0) + 1
-                else:
-                    yield record
-
-    def append(self, records: Iterable[dict[str, Any]]) -> None:
-        """Add finished replicas to this writer's own shard and hand them to the operating system at once."""
-        lines = "".join(_sealed(record) for record in records)
+    def append(self, records: Iterable[tuple[str, int, Mapping[str, Any]]]) -> None:
+        """Add finished replicas (key, replica, metrics) to this writer's own shard and hand them to the system at once."""
+        lines = []
+        for key, replica, metrics in records:
+            columns = list(metrics)
+            if columns != self._columns:
+                self._columns = columns
+                lines.append(_sealed({"columns": columns}))
+            lines.append(_sealed([key, replica, list(metrics.values())]))
         if not lines:
             return
         if self._file is None:
             host = "".join(c if c.isalnum() else "-" for c in socket.gethostname())[:40]
             name = f"records-{host}-{os.getpid()}-{uuid.uuid4().hex[:8]}.jsonl"
             self._file = (self.folder / name).open("x", encoding="utf-8", newline="")
-        self._file.write(lines)
+        self._file.write("".join(lines))
         self._file.flush()
 
     def close(self) -> None:
@@ -177,3 +220,20 @@ class Store:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _read(shard: Path, contents: Contents) -> None:
+    """Add the whole records of a shard to ``contents``; lines after an unreadable list of columns cannot be read either."""
+    columns: dict[str, int] | None = None
+    torn = 0
+    with shard.open("rb") as file:
+        for line in file:
+            data = _opened(line)
+            if isinstance(data, dict):
+                columns = {name: place for place, name in enumerate(data["columns"])}
+            elif data is None or columns is None or len(data[2]) != len(columns):
+                torn += 1
+            else:
+                contents.add(Record(data[0], data[1], Row(columns, data[2])))
+    if torn:
+        contents.torn[shard.name] = torn

@@ -25,16 +25,16 @@ def test_peak_of_a_smooth_curve() -> None:
 
 
 def test_interval_of_the_peak_covers() -> None:
-    """100 studies of 40 replicas with a common and a point-wise luck: 95 % less 4 binomial sd (2.2) is 86."""
+    """60 studies of 40 replicas with a common and a point-wise luck: 57 less 4 binomial sd (1.7) is 50."""
     rng, hits = np.random.default_rng(3), 0
     intervals = np.geomspace(60.0, 7200.0, 17)
     truth = (2 * 10.0 * 10_800.0) ** 0.5
-    for _ in range(100):
+    for _ in range(60):
         rate = rng.gamma(100, 1 / 100, (40, 1)) / 10_800.0
         heights = 1 - 10.0 / intervals - rate * intervals / 2 + rng.normal(0, 1e-3, (40, 17))
         _, (low, high) = find_peak(intervals, heights, 0)
         hits += low * 0.97 <= truth <= high * 1.03  # the cubic's own bias is up to 3 %
-    assert hits >= 86
+    assert hits >= 50
 
 
 @pytest.mark.parametrize("shape", ["uniform", "log", "normal", "log-normal", "triangular"])

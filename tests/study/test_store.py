@@ -16,8 +16,8 @@ from clustersim.errors import InputError
 from clustersim.study.store import MANIFEST, Store, canonical, record_key, write_atomically
 
 
-def record(key: str, value: float = 1.0) -> dict[str, object]:
-    return {"key": key, "metrics": {"ettr": value}}
+def record(key: str, value: float = 1.0) -> tuple[str, int, dict[str, float]]:
+    return key, 0, {"ettr": value}
 
 
 def test_keys_depend_on_each_part() -> None:
@@ -43,8 +43,8 @@ def test_records_survive_and_torn_lines_are_counted(tmp_path: Path) -> None:
     for cut in range(len(whole)):
         shard.write_bytes(whole[:cut])
         contents = Store(tmp_path).load()
-        lines = whole[:cut].count(b"\n")
-        assert list(contents.records) == ["a", "b", "c"][:lines]
+        lines = whole[:cut].count(b"\n") - 1  # the first names the columns
+        assert list(contents.records) == ["a", "b", "c"][: max(lines, 0)]
         assert contents.torn_lines == (0 if whole[:cut].endswith(b"\n") or cut == 0 else 1)
 
 
@@ -57,6 +57,18 @@ def test_an_altered_line_is_no_record(tmp_path: Path) -> None:
     contents = store.load()
     assert contents.records == {}
     assert contents.torn_lines == 1
+
+
+def test_columns_may_change_and_a_lost_header_costs_its_records_only(tmp_path: Path) -> None:
+    with Store(tmp_path) as store:
+        store.append([("a", 0, {"x": 1.0}), ("b", 1, {"x": 2.0, "y": None}), ("c", 2, {"x": 3.0, "y": 4.0})])
+    assert dict(store.load().records["b"].metrics) == {"x": 2.0, "y": None}
+    shard = store.shards()[0]
+    lines = shard.read_bytes().splitlines(keepends=True)
+    shard.write_bytes(b"".join([lines[0][1:], *lines[1:]]))
+    contents = store.load()
+    assert list(contents.records) == ["b", "c"]
+    assert contents.torn_lines == 2
 
 
 def test_two_writers_and_duplicates(tmp_path: Path) -> None:
@@ -108,7 +120,7 @@ store = Store(sys.argv[1])
 store.open_study({"x": 1})
 print("ready", flush=True)
 for number in range(10**9):
-    store.append([{"key": str(number), "metrics": {"pad": "x" * 200}}])
+    store.append([(str(number), number, {"pad": "x" * 200})])
 """
 
 
