@@ -12,7 +12,8 @@ from clustersim.pipeline.text import load_program, merge_backward
 FOLDER = Path(__file__).parent.parent / "data" / "schedules"
 
 _TORCH = {
-    "1F1B": "1f1b", "Std1F1B": "1f1b", "GPipe": "gpipe", "DualPipeV": "dualpipe-v", "Interleaved1F1B": "interleaved-1f1b",
+    "1F1B": "1f1b", "Std1F1B": "1f1b", "GPipe": "gpipe", "DualPipeV": "dualpipe-v",
+    "Interleaved1F1B": "interleaved-1f1b",
     "InterleavedZeroBubble": "interleaved-zb", "LoopedBFS": "looped-bfs", "ZBVZeroBubble": "zb-v",
     "Eager1F1B": "eager-1f1b", "KimiK2": "interleaved-1f1b-ep", "ZeroBubble": "zb-h1",
 }  # fmt: skip

@@ -12,7 +12,7 @@ from tests.pipeline import reference
 DISPLAY = [name for name in reference.names() if name.startswith("torch_compute/1F1B_") and "executed" not in name]
 # Lists of the same schedule that differ for a stated reason.
 OTHER_ORDER = {
-    "jaxpp/DualPipeV_pp4_vp2_mb8.csv": "JaxPP does not split the backward of stage 0 (28.5 instead of 27 at unit costs)",
+    "jaxpp/DualPipeV_pp4_vp2_mb8.csv": "JaxPP does not split the backward of stage 0 (28.5, not 27, at unit costs)",
     "jaxpp/DualPipeV_pp4_vp2_mb10.csv": "JaxPP does not split the backward of stage 0",
     "viztools/minpp_dualpipe_vshape_pp4_vp2_mb10.csv": "minPP splits other backwards of the drain (34 instead of 33)",
     "viztools/minpp_vshape_zb_pp4_vp2_mb8.csv": "minPP keeps every weight gradient for gaps; torch pairs I, W",
@@ -59,7 +59,7 @@ def test_torch_display_list_of_1f1b_is_found_wrong(name: str) -> None:
     assert "missing" in kinds
     last = len(theirs.ranks) - 1
     assert any(f.rank == last and f.op == f"{last}F0" for f in check(theirs))
-    assert [rank for rank in reference.build(name).ranks[:-1]] == list(theirs.ranks[:-1])
+    assert list(reference.build(name).ranks[:-1]) == list(theirs.ranks[:-1])
 
 
 @pytest.mark.parametrize("name", EQUAL)

@@ -1,4 +1,5 @@
-"""Against torch.distributed.pipelining itself, where torch is installed: its seven classes, its lowering, its CSV loader."""
+"""Against torch.distributed.pipelining itself, where torch is installed: its seven classes, its lowering, its CSV
+loader."""
 
 from __future__ import annotations
 
@@ -25,8 +26,8 @@ _MULTI = {
     "interleaved-1f1b": "ScheduleInterleaved1F1B", "interleaved-zb": "ScheduleInterleavedZeroBubble",
     "looped-bfs": "ScheduleLoopedBFS", "zb-v": "ScheduleZBVZeroBubble", "dualpipe-v": "ScheduleDualPipeV",
 }  # fmt: skip
-LOOP = [(2, 2, 2), (2, 4, 2), (2, 6, 3), (3, 3, 2), (3, 6, 3), (4, 3, 2), (4, 4, 2), (4, 6, 2), (4, 8, 4), (4, 10, 2), (6, 12, 2),
-        (8, 16, 2), (8, 32, 4)]  # fmt: skip
+LOOP = [(2, 2, 2), (2, 4, 2), (2, 6, 3), (3, 3, 2), (3, 6, 3), (4, 3, 2), (4, 4, 2), (4, 6, 2), (4, 8, 4), (4, 10, 2),
+        (6, 12, 2), (8, 16, 2), (8, 32, 4)]  # fmt: skip
 V = [(2, 4, 2), (2, 7, 2), (3, 6, 2), (3, 9, 2), (4, 8, 2), (4, 11, 2), (5, 10, 2), (6, 13, 2), (8, 16, 2), (8, 24, 2)]
 CASES = [
     (kind, size)
@@ -179,7 +180,8 @@ def test_deferred_receives_of_torch_get_stuck_in_stream_order(kind: str) -> None
 
 
 def test_fsdp_gathers_a_step_on_rank_zero() -> None:
-    """torch's rule at p8 m32 v4: interleaved 15 gathers, interleaved ZB 13, looped BFS 5, each stage once for v <= 3."""
+    """torch's rule at p8 m32 v4: interleaved 15 gathers, interleaved ZB 13, looped BFS 5, each stage once for v <=
+    3."""
     wanted = {"interleaved-1f1b": 15, "interleaved-zb": 13, "looped-bfs": 5}
     for kind, gathers in wanted.items():
         mine = with_fsdp(get_schedule(kind).program(Pipeline(8, 32, 4)))

@@ -21,7 +21,8 @@ from clustersim.pipeline.schedule import Pipeline, schedule
 
 Order = Callable[..., Iterator[Action]]
 Group = Annotated[
-    int | None, Field(ge=1, description="microbatches that pass one chunk before the next; p <= group <= m")
+    int | None,
+    Field(ge=1, description="microbatches that pass one chunk before the next; at least pp to keep all ranks busy"),
 ]
 
 
@@ -48,34 +49,35 @@ def held(pipe: Pipeline, rank: int, group: int | None = None) -> float:
     return warm_up(pipe, rank, group) / pipe.chunks
 
 
-def group_rules(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
-    """p <= g <= m for a group that the user chose: with g < p the backward of the last chunk waits for itself."""
+def group_rules(pipe: Pipeline, group: int | None, order: Order) -> Iterator[str]:
+    """g <= m, and an order that can be executed: groups below p, or a small last group, may wait for themselves.
+
+    The order itself is played, shortened to as many groups as can matter.
+    """
+    p, m, size = pipe.ranks, pipe.microbatches, group_size(pipe, group)
     if group is None or pipe.chunks == 1:
         return
-    if pipe.microbatches < pipe.ranks:
-        yield f"cannot take group={group}: m={pipe.microbatches} < pp={pipe.ranks}: raise the global batch or lower pp"
-    elif not pipe.ranks <= group <= pipe.microbatches:
-        rule = f"pp={pipe.ranks} <= group <= m={pipe.microbatches}"
-        yield f"needs {rule}, got group={group} (below pp it deadlocks in order)"
-
-
-def rest_rules(pipe: Pipeline, group: int | None, order: Order) -> Iterator[str]:
-    """A small last group must not close a cycle of waits: the order itself is played, shortened to its last groups."""
-    size = group_size(pipe, group)
-    rest = pipe.microbatches % size
-    if not 0 < rest < pipe.ranks or pipe.chunks == 1:
+    if group > m:
+        yield f"needs group <= m={m}, got group={group}"
         return
-    short = pipe._replace(microbatches=min(pipe.microbatches, 3 * size + rest))
-    ranks = [list(order(short, rank, group=size)) for rank in range(pipe.ranks)]
-    if find_cycle(program(ranks, short.microbatches)) is not None:
-        why = f"group={size} leaves m mod group = {rest} < pp={pipe.ranks}"
-        yield f"deadlocks in order: {why}; needs m mod group = 0 or >= pp"
+    rest = m % size
+    if size >= p and not 0 < rest < p:
+        return
+    short = pipe._replace(microbatches=min(m, size * (3 + -(-2 * p // size)) + rest))
+    ranks = [list(order(short, rank, group=size)) for rank in range(p)]
+    if find_cycle(program(ranks, short.microbatches)) is None:
+        return
+    if m < p:
+        yield f"deadlocks in order with group={group}: m={m} < pp={p}: raise the global batch or lower pp"
+    elif size < p:
+        yield f"deadlocks in order: group={group} < pp={p}; needs pp={p} <= group <= m={m}"
+    else:
+        yield f"deadlocks in order: group={group} leaves m mod group = {rest} < pp={p}; needs m mod group = 0 or >= pp"
 
 
 def rules(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
-    """p <= g <= m, and a last group that can be executed."""
-    broken = list(group_rules(pipe, group))
-    yield from broken or rest_rules(pipe, group, interleaved_1f1b)
+    """A group that the user chose must give an order that can be executed."""
+    yield from group_rules(pipe, group, interleaved_1f1b)
 
 
 def group_notes(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
@@ -83,6 +85,8 @@ def group_notes(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
     p, m, g = pipe.ranks, pipe.microbatches, group_size(pipe, group)
     if m < p:
         yield f"m={m} < pp={p}: raise the global batch or lower pp (Megatron-LM refuses it)"
+    elif g < p:
+        yield f"group={g} < pp={p}: it runs, with a bubble in every group (Megatron-LM refuses it)"
     elif 0 < m % g < p:
         left = f"m={m} leaves {m % g} microbatches after groups of {g}, fewer than pp={p}"
         yield f"{left}: the pipeline stalls (Megatron-LM refuses it)"
@@ -93,7 +97,7 @@ def group_notes(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
 @schedule(
     "interleaved-1f1b",
     aliases=("interleaved", "vpp"),
-    defined="any m; a chosen group g needs p <= g <= m and a last group that does not deadlock",
+    defined="any m; a chosen group g <= m must not deadlock in order (p <= g, m mod g = 0 or >= p never does)",
     in_flight=held,
     formula="((v-1)g + 2(p-1-r) + 1)/v",
     rules=rules,

@@ -16,15 +16,14 @@ from clustersim.pipeline.schedules.interleaved_1f1b import (
     group_notes,
     group_rules,
     group_size,
-    rest_rules,
     warm_up,
 )
 
 
 def rules(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
     """v >= 2 and the rules of the group."""
-    broken = [*at_least("chunks", pipe.chunks, 2, "2"), *group_rules(pipe, group)]
-    yield from broken or rest_rules(pipe, group, interleaved_1f1b_ep)
+    few = list(at_least("chunks", pipe.chunks, 2, "2"))
+    yield from few or group_rules(pipe, group, interleaved_1f1b_ep)
 
 
 @schedule(

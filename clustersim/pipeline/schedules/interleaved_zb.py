@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from clustersim.pipeline.ops import Action, Kind
 from clustersim.pipeline.orders import alternate_split, interleaved_rows
 from clustersim.pipeline.schedule import Pipeline, schedule
-from clustersim.pipeline.schedules.interleaved_1f1b import Group, group_notes, group_rules, group_size, rest_rules
+from clustersim.pipeline.schedules.interleaved_1f1b import Group, group_notes, group_rules, group_size
 
 
 def warm_up(pipe: Pipeline, rank: int, group: int | None) -> int:
@@ -21,9 +21,8 @@ def held(pipe: Pipeline, rank: int, group: int | None = None) -> float:
 
 
 def rules(pipe: Pipeline, group: int | None = None) -> Iterator[str]:
-    """p <= g <= m, and a last group that can be executed."""
-    broken = list(group_rules(pipe, group))
-    yield from broken or rest_rules(pipe, group, interleaved_zb)
+    """A group that the user chose must give an order that can be executed."""
+    yield from group_rules(pipe, group, interleaved_zb)
 
 
 @schedule(
