@@ -72,8 +72,8 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
     final: bool = False
     """Save once more at the end of training, and wait for it."""
     when_busy: Literal["wait", "skip", "block"] = "wait"
-    """A save that is due while one is in flight: starts at the first step's end after the other is durable; is left out; or
-    makes training stand still until then."""
+    """A save that is due while one is in flight: starts at the first step's end after the other is durable; is left
+    out; or makes training stand still until then."""
     slowdown: float = Field(default=1.0, ge=1)
     """Factor on the time of steps that start while a save is in flight."""
 

@@ -29,9 +29,9 @@ def daly(dump_s: float, mtbf_s: float) -> float:
 def exact(dump_s: float, mtbf_s: float) -> float:
     """The exact optimum under exponential failures, τ = M (1 + W₀(−e^{−(1 + d/M)})), seconds.
 
-    It maximises τ ÷ (e^{(τ+d)/M} − 1) and does not depend on the restart time; the goodput of asynchronous saves has the
-    same optimum with the stall for d. Found as the root of τ = M (1 − e^{−(τ+d)/M}), which is free of the cancellation
-    that Lambert's W suffers near its branch point.
+    It maximises τ ÷ (e^{(τ+d)/M} − 1) and does not depend on the restart time; the goodput of asynchronous saves has
+    the same optimum with the stall for d. Found as the root of τ = M (1 − e^{−(τ+d)/M}), which is free of the
+    cancellation that Lambert's W suffers near its branch point.
     """
     if dump_s == 0:
         return 0.0

@@ -1,9 +1,9 @@
 """Undisturbed training by arithmetic: stretches of steps and saves that repeat, without an event for each.
 
-While nothing disturbs the job, training and saving repeat with a period. A ``Stretch`` says, at any time, how many steps are
-done, whether training stands still, which saves are durable, and where every second went, at a cost that does not depend on
-how many saves lie behind. Step k of a leg ends at the leg's start + k × step time; leg n of a stretch starts at the end of
-the first leg + (n − 1) × the length of a leg. What ends at time t has ended at t.
+While nothing disturbs the job, training and saving repeat with a period. A ``Stretch`` says, at any time, how many
+steps are done, whether training stands still, which saves are durable, and where every second went, at a cost that
+does not depend on how many saves lie behind. Step k of a leg ends at the leg's start + k × step time; leg n of a
+stretch starts at the end of the first leg + (n − 1) × the length of a leg. What ends at time t has ended at t.
 """
 
 from __future__ import annotations
@@ -140,7 +140,8 @@ class Spot(NamedTuple):
 
 
 class Stretch:
-    """Training from ``start_s`` and ``step`` on, undisturbed; ``flying``: a save's background part starts at ``start_s``."""
+    """Training from ``start_s`` and ``step`` on, undisturbed; ``flying``: a save's background part starts at
+    ``start_s``."""
 
     __slots__ = ("_first", "_first_end_s", "_leg", "_slow_first", "flying", "pattern", "start_s", "step")
 
@@ -174,14 +175,16 @@ class Stretch:
         """Steps of the stretch before a leg."""
         if leg == 0:
             return 0
-        assert self._first is not None and self._leg is not None
+        assert self._first is not None
+        assert self._leg is not None
         return self._first.steps + (leg - 1) * self._leg.steps
 
     def legs_to(self, step: int) -> int:
         """Legs from the start to the save of ``step``."""
         if step <= self.step:
             return 0
-        assert self._first is not None and self._leg is not None
+        assert self._first is not None
+        assert self._leg is not None
         return 1 + (step - self.step - self._first.steps) // self._leg.steps
 
     def stall_start(self, save: int) -> float:
@@ -260,7 +263,8 @@ class Stretch:
         return Spot(leg, steps - self.steps_before(leg), False)
 
     def books_in(self, spot: Spot, time_s: float) -> Books:
-        """Seconds from the start to ``time_s``, where the stretch stands at ``spot``; an unfinished step is ``other``."""
+        """Seconds from the start to ``time_s``, where the stretch stands at ``spot``; an unfinished step is
+        ``other``."""
         before, pace = self.books(spot.leg), self.pattern.pace
         slow = min(spot.steps, self.leg_at(spot.leg).slow) if self._first is not None else 0
         now = book_steps(pace, spot.steps, slow)

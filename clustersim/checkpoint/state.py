@@ -10,7 +10,8 @@ from clustersim.workload.parameters import layer_counts, layer_parameters, model
 from clustersim.workload.training import Training
 
 WEIGHT_BYTES = 2.0
-"""16-bit weights in a checkpoint; with Adam's 12 bytes this is the 14 B a parameter of MLPerf Storage (8B: 15 + 90 GiB)."""
+"""16-bit weights in a checkpoint; with Adam's 12 bytes this is the 14 B a parameter of MLPerf Storage (8B: 15 + 90
+GiB)."""
 
 
 @dataclass(frozen=True)
@@ -46,8 +47,8 @@ def parameters(model: TransformerModel) -> tuple[float, float]:
 def state_bytes(model: TransformerModel, training: Training, layout: Layout, gpus: int) -> StateBytes:
     """Bytes of the state of ``model`` under ``layout``.
 
-    Weights are held dp · cp times (those of experts dp · cp ÷ ep times), once with ZeRO 3; the optimizer's state once with
-    any ZeRO, as often as the weights without.
+    Weights are held dp · cp times (those of experts dp · cp ÷ ep times), once with ZeRO 3; the optimizer's state once
+    with any ZeRO, as often as the weights without.
     """
     width = 4.0 if training.precision in ("fp32", "tf32") else WEIGHT_BYTES
     state = training.optimizer.state_bytes_per_param

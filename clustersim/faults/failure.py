@@ -14,8 +14,22 @@ from clustersim.units import PositiveSeconds
 if TYPE_CHECKING:
     from clustersim.faults.process import Arrivals, Site
 
-Component = Literal["gpu", "hbm", "nic", "host", "disk", "psu", "switch", "link", "node", "nvlink-domain", "rack", "storage",
-                    "power-feed", "job"]  # fmt: skip
+Component = Literal[
+    "gpu",
+    "hbm",
+    "nic",
+    "host",
+    "disk",
+    "psu",
+    "switch",
+    "link",
+    "node",
+    "nvlink-domain",
+    "rack",
+    "storage",
+    "power-feed",
+    "job",
+]
 
 
 class Severity(StrEnum):
@@ -90,7 +104,8 @@ class ComponentFailure(FailureModel, kind="component"):
     shape: float | None = Field(default=None, gt=0)
     """Shape of a Weibull or gamma; standard deviation of the logarithm of a lognormal."""
     age: Literal["stationary", "new"] = "stationary"
-    """Age of the units at the start: in the steady state (the rate is units ÷ mtbf from the first second), or all new."""
+    """Age of the units at the start: in the steady state (the rate is units ÷ mtbf from the first second), or all
+    new."""
 
     @model_validator(mode="after")
     def _shape_fits(self) -> ComponentFailure:
@@ -117,8 +132,8 @@ class ComponentFailure(FailureModel, kind="component"):
 
 
 class FailuresDuring(Block):
-    """When failures may strike: an assumption in which closed forms differ. A failure at a moment that is set to ``false``
-    does not happen at all: it is not counted and takes nothing with it."""
+    """When failures may strike: an assumption in which closed forms differ. A failure at a moment that is set to
+    ``false`` does not happen at all: it is not counted and takes nothing with it."""
 
     save: bool = True
     """While training stands still for a save."""

@@ -1,21 +1,22 @@
 """Failures in absolute time: where they may strike (``Site``), one hit (``Hit``), and when (``Arrivals``).
 
-**The seam.** A failure model returns, for the job's places and for every block of spare places, an ``Arrivals``: an object
-with the absolute time of its next hit (``next_s``) and ``pop()``, which hands that hit out and draws the following one. The
-run merges all of them in one heap and asks for nothing else, so a cause costs what its hits cost, whatever the size of the
-cluster. Times are absolute wall time, independent of what the job does: two scenarios under one seed see the same failures.
+**The seam.** A failure model returns, for the job's places and for every block of spare places, an ``Arrivals``: an
+object with the absolute time of its next hit (``next_s``) and ``pop()``, which hands that hit out and draws the
+following one. The run merges all of them in one heap and asks for nothing else, so a cause costs what its hits cost,
+whatever the size of the cluster. Times are absolute wall time, independent of what the job does: two scenarios under
+one seed see the same failures.
 
-A hazard that depends on the state (recurrence after repair, frailty of a node, a neighbour's fault) sets ``observes = True``:
-the run then calls ``observe(change)`` at every change of a node's state *before* anything else happens, and puts the arrivals
-back into the heap when it returns True (its ``next_s`` has changed; it must not lie before ``change.time_s``). Such arrivals
-may aim at a node instead of a place by giving ``Hit.node``; a hit on a node that neither works nor waits as a powered spare is
-dropped. Keep the draws of candidates apart from the decision to accept them (thinning), and nothing that happens to one place
-moves another place's numbers.
+A hazard that depends on the state (recurrence after repair, frailty of a node, a neighbour's fault) sets ``observes =
+True``: the run then calls ``observe(change)`` at every change of a node's state *before* anything else happens, and
+puts the arrivals back into the heap when it returns True (its ``next_s`` has changed; it must not lie before
+``change.time_s``). Such arrivals may aim at a node instead of a place by giving ``Hit.node``; a hit on a node that
+neither works nor waits as a powered spare is dropped. Keep the draws of candidates apart from the decision to accept
+them (thinning), and nothing that happens to one place moves another place's numbers.
 
-Streams: ``failure/<cause>`` holds the times and places of a cause, ``detection/<cause>`` and ``repair/<cause>`` the marks of
-its hits, so a change of one never moves another. Job places have the ids (0,), the b-th block of 64 spare places (1, b):
-a block always draws for 64 places and hits on places that do not exist are dropped, hence one more spare shifts nobody's
-numbers.
+Streams: ``failure/<cause>`` holds the times and places of a cause, ``detection/<cause>`` and ``repair/<cause>`` the
+marks of its hits, so a change of one never moves another. Job places have the ids (0,), the b-th block of 64 spare
+places (1, b): a block always draws for 64 places and hits on places that do not exist are dropped, hence one more
+spare shifts nobody's numbers.
 """
 
 from __future__ import annotations
@@ -154,8 +155,12 @@ def shared_units(cause: FailureModel, cluster: Cluster) -> int:
 def unit_span(cause: FailureModel, cluster: Cluster, nodes: int, unit: int, units: int) -> tuple[int, int]:
     """Places (first, one past the last) that a unit serves."""
     if cause.units is None:
-        size = {"nvlink-domain": domain_nodes(cluster), "rack": cluster.nodes_per_rack, "switch": cluster.nodes_per_rack,
-                "power-feed": cluster.nodes_per_rack}.get(cause.component)  # fmt: skip
+        size = {
+            "nvlink-domain": domain_nodes(cluster),
+            "rack": cluster.nodes_per_rack,
+            "switch": cluster.nodes_per_rack,
+            "power-feed": cluster.nodes_per_rack,
+        }.get(cause.component)
         if size is not None:
             return unit * size, min((unit + 1) * size, nodes)
     first = unit * nodes // units
@@ -275,7 +280,8 @@ class PoissonArrivals(ComponentArrivals):
 
 
 class RenewalArrivals(ComponentArrivals):
-    """One renewal process a unit. First failures are drawn for all units at once and sorted; renewals go through a heap."""
+    """One renewal process a unit. First failures are drawn for all units at once and sorted; renewals go through a
+    heap."""
 
     def __init__(self, cause: ComponentFailure, site: Site, units: int) -> None:
         super().__init__(cause, site, units)
@@ -289,8 +295,8 @@ class RenewalArrivals(ComponentArrivals):
     def _first(self, units: int) -> np.ndarray:
         """Times of the first failures: whole gaps (new), or the residual of a gap in the steady state.
 
-        In the steady state the gap under way is drawn with a probability in proportion to its length, and the start lies
-        uniformly in it.
+        In the steady state the gap under way is drawn with a probability in proportion to its length, and the start
+        lies uniformly in it.
         """
         if self.cause.age == "new":
             return self._gaps(units)
@@ -302,8 +308,9 @@ class RenewalArrivals(ComponentArrivals):
         assert shape is not None
         match self.cause.distribution:
             case "weibull":
-                scale = mean / math.gamma(1 + 1 / shape)
-                return scale * rng.gamma(1 + 1 / shape, size=size) ** (1 / shape) if biased else scale * rng.weibull(shape, size)
+                power = 1 / shape
+                unit: np.ndarray = rng.gamma(1 + power, size=size) ** power if biased else rng.weibull(shape, size)
+                return unit * (mean / math.gamma(1 + 1 / shape))
             case "gamma":
                 return rng.gamma(shape + biased, mean / shape, size)
             case _:

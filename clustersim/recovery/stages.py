@@ -1,9 +1,9 @@
 """Stages of a recovery and the graph that they form.
 
-``stages:`` lists them in written order; each starts when the one written before has ended, unless ``after`` names others.
-Two steps are built in: ``wait_for_nodes`` (before the first stage that ``needs: nodes``: ``start``, where nothing says so) and
-``load`` (after ``communicators``, else after all stages). A stage that is itself called ``load`` takes the place of the
-built-in one: its time is then given, not a matter of bytes and bandwidth.
+``stages:`` lists them in written order; each starts when the one written before has ended, unless ``after`` names
+others. Two steps are built in: ``wait_for_nodes`` (before the first stage that ``needs: nodes``: ``start``, where
+nothing says so) and ``load`` (after ``communicators``, else after all stages). A stage that is itself called ``load``
+takes the place of the built-in one: its time is then given, not a matter of bytes and bandwidth.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ from clustersim.part import Block
 
 LOAD = "load"
 NODES = "nodes"
-CATEGORIES = frozenset({"detect", "diagnose", "reschedule", "wait_for_nodes", "start", "communicators", LOAD, "warm_up", "migrate"})
+CATEGORIES = frozenset(
+    {"detect", "diagnose", "reschedule", "wait_for_nodes", "start", "communicators", LOAD, "warm_up", "migrate"}
+)
 """Ledger categories that a stage's name may be; any other stage books under ``other``."""
 
 
@@ -59,12 +61,12 @@ class Step:
 
 
 @dataclass(frozen=True, eq=False)
-class Block:
+class Section:
     """Steps of a chain that follow each other, each of a fixed time: booked as one where nothing breaks them off.
 
     Attributes:
         steps: the steps.
-        ends_s: end of each, seconds from the start of the block.
+        ends_s: end of each, seconds from the start of the section.
     """
 
     steps: tuple[Step, ...]
@@ -88,14 +90,14 @@ class StageGraph:
                    for index, step in enumerate(self.steps))  # fmt: skip
 
     @functools.cached_property
-    def line(self) -> tuple[Block | Step, ...]:
-        """The steps of a chain, with those of fixed time that follow each other put into blocks."""
-        line: list[Block | Step] = []
+    def line(self) -> tuple[Section | Step, ...]:
+        """The steps of a chain, with those of fixed time that follow each other put into sections."""
+        line: list[Section | Step] = []
         block: list[Step] = []
         for step in (*self.steps, None):
             if block and (step is None or step.fixed_s is None or step.needs == NODES):
                 ends = itertools.accumulate(each.fixed_s or 0.0 for each in block)
-                line.append(Block(tuple(block), tuple(ends)))
+                line.append(Section(tuple(block), tuple(ends)))
                 block = []
             if step is not None and step.fixed_s is not None:
                 block.append(step)

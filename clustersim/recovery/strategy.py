@@ -1,7 +1,8 @@
 """The family of recovery strategies: what happens between the detection of a failure and the next step.
 
-A strategy says what must be done as a graph of stages; the run executes it, hands out nodes, loads the state and, when another
-failure strikes, starts again. So a strategy needs no clock and no ``try``: it is asked anew after every detection.
+A strategy says what must be done as a graph of stages; the run executes it, hands out nodes, loads the state and,
+when another failure strikes, starts again. So a strategy needs no clock and no ``try``: it is asked anew after every
+detection.
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ import numpy as np
 import simpy
 
 from clustersim.checkpoint.engine import Load
-from clustersim.recovery.stages import LOAD, NODES, Block, StageGraph, Step
+from clustersim.recovery.stages import LOAD, NODES, Section, StageGraph, Step
 from clustersim.run.clock import at, delay, fire
 from clustersim.run.cluster import Fleet
 from clustersim.run.storage import Flow, SharedStorage
@@ -33,17 +33,17 @@ class Span:
     before: Span | None = None
     """What ended last before this could start."""
 
-    block: Block | None = None
+    section: Section | None = None
     """The steps that the span stands for, where it is more than one."""
 
     def parts(self, now: float) -> Iterator[Span]:
-        """The span, a block step by step, without what was planned after ``now``."""
-        if self.block is None:
+        """The span, a section step by step, without what was planned after ``now``."""
+        if self.section is None:
             if self.start_s < now:
                 yield Span(self.category, self.name, self.start_s, min(self.end_s, now))
             return
         start = self.start_s
-        for step, offset in zip(self.block.steps, self.block.ends_s, strict=True):
+        for step, offset in zip(self.section.steps, self.section.ends_s, strict=True):
             end = self.start_s + offset
             if start < now and end > start:
                 yield Span(step.category, step.name, start, min(end, now))
@@ -54,8 +54,9 @@ class Attempt:
     """Runs the stages of one attempt and tells what each second was spent on.
 
     Stages of known length are laid out ahead, so that a chain costs an event only where it meets the rest of the world:
-    when it needs nodes, when it loads, and at its end. When the attempt is broken off, ``close`` drops what was planned.
-    Of stages that run in parallel the last to end books the time, then whatever ended last before it could start.
+    when it needs nodes, when it loads, and at its end. When the attempt is broken off, ``close`` drops what was
+    planned. Of stages that run in parallel the last to end books the time, then whatever ended last before it could
+    start.
     """
 
     def __init__(self, env: simpy.Environment, fleet: Fleet, storage: SharedStorage, load: Load, draws: Draws) -> None:
@@ -101,15 +102,17 @@ class Attempt:
         assert step.time is not None
         return step.fixed_s if step.fixed_s is not None else step.time.sample(self._draws(f"stage/{step.name}"))
 
-    # -- a chain ------------------------------------------------------------------------------------------------------------
+    # -- a chain
+    # ------------------------------------------------------------------------------------------------------------
 
     def _chain(self, graph: StageGraph) -> Process:
-        """The stages one after the other; nodes are waited for before the stage that needs them, at the latest to load."""
+        """The stages one after the other; nodes are waited for before the stage that needs them, at the latest to
+        load."""
         env, fleet, spans = self._env, self._fleet, self._spans
         now: float = env.now
         for part in graph.line:
-            block = part if isinstance(part, Block) else None
-            step = block.steps[0] if block is not None else part
+            section = part if isinstance(part, Section) else None
+            step = section.steps[0] if section is not None else part
             assert isinstance(step, Step)
             if fleet.vacant and (step.time is None or step.needs == NODES):
                 if now > env.now:
@@ -118,8 +121,8 @@ class Attempt:
                     yield from self._wait(now)
                 now = env.now
             if step.time is not None:
-                start, now = now, now + (block.ends_s[-1] if block is not None else self._duration(step))
-                spans.append(Span(step.category, step.name, start, now, None, block))
+                start, now = now, now + (section.ends_s[-1] if section is not None else self._duration(step))
+                spans.append(Span(step.category, step.name, start, now, None, section))
                 continue
             span = Span(step.category, step.name, now, math.inf)
             spans.append(span)
@@ -143,7 +146,7 @@ class Attempt:
     def _nodes(self) -> simpy.Event:
         """An event for the moment at which every place has a node."""
         event = simpy.Event(self._env)
-        self._fleet.waiter = event.succeed
+        self._fleet.waiter = lambda: fire(event)
         return event
 
     def _read(self) -> simpy.Event:
@@ -158,10 +161,12 @@ class Attempt:
         self._flow = self._storage.start(load.bytes, "read", load.clients, done, load.per_client)
         return event
 
-    # -- parallel stages ----------------------------------------------------------------------------------------------------
+    # -- parallel stages
+    # ----------------------------------------------------------------------------------------------------
 
     def _parallel(self, graph: StageGraph) -> Process:
-        """Stages start as soon as all that they wait for has ended and their resource is free; written order breaks ties."""
+        """Stages start as soon as all that they wait for has ended and their resource is free; written order breaks
+        ties."""
         race = Race(graph)
         while True:
             for index in race.ready():
@@ -203,7 +208,7 @@ class Attempt:
         if not self._closed:
             read = self._read()
             assert read.callbacks is not None
-            read.callbacks.append(lambda _: event.succeed())
+            read.callbacks.append(lambda _: fire(event))
 
     def _over(self, race: Race, event: simpy.Event, index: int) -> bool:
         """Whether an event has come; ends what waited for it."""

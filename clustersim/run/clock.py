@@ -1,8 +1,8 @@
 """The clock of a run: a SimPy environment, guarded delays, and the rule for things that happen at the same instant.
 
 **Ties.** What ends at time t has ended before a failure at t strikes: a step, a save's transfer, a recovery stage and a
-repair all come first, then failures, in the order in which the scenario lists their causes. Everything else that happens at
-one instant happens in the order in which it was scheduled.
+repair all come first, then failures, in the order in which the scenario lists their causes. Everything else that
+happens at one instant happens in the order in which it was scheduled.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def fire(event: Event) -> None:
     callbacks = event.callbacks
     if callbacks is None:
         raise RuntimeError(f"{event} has already happened")
-    event._ok, event._value, event.callbacks = True, None, None
+    event._ok, event._value = True, None
+    event.callbacks = None  # type: ignore[assignment]
     for callback in callbacks:
         callback(event)
 

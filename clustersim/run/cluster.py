@@ -3,7 +3,8 @@
 ::
 
     working ──fails──► failed ──noticed──► queued ──crew free──► in repair ──► spare ──► working
-    spare ──fails (noticed at once)──► queued                                (or straight to the place that waits for it)
+    spare ──fails (noticed at once)──► queued                                (or straight to the place that waits for
+    it)
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ WORKING, FAILED, QUEUED, IN_REPAIR, SPARE = range(5)  # plain integers: the enum
 
 
 class Fleet:
-    """All nodes: ``nodes`` in the job's places, ``spares`` powered beside them, ``crews`` in the repair shop (None: no limit).
+    """All nodes: ``nodes`` in the job's places, ``spares`` powered beside them, ``crews`` in the repair shop (None:
+    no limit).
 
     Attributes:
         counts: nodes in each state, by ``State``.
@@ -46,7 +48,9 @@ class Fleet:
         waiter: called when all places are filled again, while the job waits.
     """
 
-    def __init__(self, env: simpy.Environment, nodes: int, spares: int, crews: int | None, watch: Watch | None = None) -> None:
+    def __init__(
+        self, env: simpy.Environment, nodes: int, spares: int, crews: int | None, watch: Watch | None = None
+    ) -> None:
         self._env, self.nodes, self._crews, self._watch = env, nodes, crews, watch
         self.places = list(range(nodes))
         self.slots = list(range(nodes, nodes + spares))

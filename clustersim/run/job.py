@@ -1,8 +1,8 @@
 """The job: trains, saves, is struck, comes back; one SimPy process from the first second to the last.
 
-The retry loop lives here: whatever breaks off training or a recovery ends in ``_struck``, which books what was under way,
-rolls back to the newest surviving copy and sets the moment at which the failure is noticed. Then the recovery starts again
-from its first stage.
+The retry loop lives here: whatever breaks off training or a recovery ends in ``_struck``, which books what was under
+way, rolls back to the newest surviving copy and sets the moment at which the failure is noticed. Then the recovery
+starts again from its first stage.
 """
 
 from __future__ import annotations
@@ -80,7 +80,8 @@ class Job:
         self.disturbed = Disturbed()
         self.process: simpy.Process = env.process(self._live())
 
-    # -- what strategies see ------------------------------------------------------------------------------------------------
+    # -- what strategies see
+    # ------------------------------------------------------------------------------------------------
 
     @property
     def vacant(self) -> int:
@@ -110,7 +111,8 @@ class Job:
             self._streams[name] = stream(self._seed, self._replica, name)
         return self._streams[name]
 
-    # -- from start to end --------------------------------------------------------------------------------------------------
+    # -- from start to end
+    # --------------------------------------------------------------------------------------------------
 
     def run(self) -> RunResult:
         """Run to the end and tell what came out."""
@@ -131,7 +133,7 @@ class Job:
                 yield from self._train()
                 break
             except simpy.Interrupt as interrupt:
-                if interrupt.cause is not self.disturbed:
+                if isinstance(interrupt.cause, Hit):
                     self._struck(interrupt.cause)
                 elif self._attempt is not None:
                     self._book_recovery(self.env.now)
@@ -143,7 +145,8 @@ class Job:
         if self.prepared.horizon_s == math.inf:
             self._give_up(f"wall time passed {HOPELESS_TIMES:g} × the nominal {self.prepared.nominal_s:.4g} s")
 
-    # -- training -----------------------------------------------------------------------------------------------------------
+    # -- training
+    # -----------------------------------------------------------------------------------------------------------
 
     def _train(self) -> Process:
         """Train to the last step, undisturbed stretches by arithmetic, the rest save by save."""
@@ -236,7 +239,8 @@ class Job:
         if self._walk is not None and self._up:
             self.process.interrupt(self.disturbed)
 
-    # -- failures -----------------------------------------------------------------------------------------------------------
+    # -- failures
+    # -----------------------------------------------------------------------------------------------------------
 
     def _strike(self, hit: Hit) -> None:
         """A failure strikes: does it take anything, does it count, does it stop the job?"""
@@ -263,7 +267,11 @@ class Job:
                 self.fleet.fail(place)
                 self._fallen.append((place, hit.repair_s))
         if self.log.active:
-            self.log.add(Entry(self.env.now, "failure", hit.cause.name, self.steps_done(), place=hit.first, seconds=hit.detection_s))
+            self.log.add(
+                Entry(
+                    self.env.now, "failure", hit.cause.name, self.steps_done(), place=hit.first, seconds=hit.detection_s
+                )
+            )
         self.process.interrupt(hit)
 
     def _aimed(self, hit: Hit) -> list[int]:
@@ -309,7 +317,8 @@ class Job:
         self._progress()
 
     def _book_until(self, now: float, keep: bool, severity: Severity | None = None) -> None:
-        """Book what was under way until ``now``; unless ``keep``, go back to the newest copy that survives ``severity``."""
+        """Book what was under way until ``now``; unless ``keep``, go back to the newest copy that survives
+        ``severity``."""
         up = self._up
         if self._stretch is not None and not keep:
             self._lose_stretch(now, severity)
@@ -370,7 +379,8 @@ class Job:
                         f"and {first:.4g} s to the first durable save")  # fmt: skip
         self.hopeless = prepared.horizon_s == math.inf
 
-    # -- recovery -----------------------------------------------------------------------------------------------------------
+    # -- recovery
+    # -----------------------------------------------------------------------------------------------------------
 
     def _come_back(self) -> Process:
         """Detection, then the strategy's stages, once; whatever strikes meanwhile ends in ``_struck``."""
@@ -404,8 +414,8 @@ class Job:
                 self._detecting(now)
             return
         for span in self._attempt.close(now):
-            if span.block is not None and span.end_s <= now and not self.log.active:
-                self.ledger.spend_block(span.block)
+            if span.section is not None and span.end_s <= now and not self.log.active:
+                self.ledger.spend_section(span.section)
                 continue
             for part in span.parts(now):
                 self.ledger.spend(part.category, part.end_s - part.start_s)
@@ -413,7 +423,8 @@ class Job:
                     self.log.add(Entry(part.start_s, "stage", part.name, self.step, seconds=part.end_s - part.start_s))
         self._attempt = None
 
-    # -- the end ------------------------------------------------------------------------------------------------------------
+    # -- the end
+    # ------------------------------------------------------------------------------------------------------------
 
     def _changed(self, what: str, node: int, place: int) -> None:
         """A node's state has changed."""

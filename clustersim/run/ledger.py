@@ -10,10 +10,26 @@ import math
 from dataclasses import dataclass
 
 from clustersim.checkpoint.pattern import Books, Stretch
-from clustersim.recovery.stages import Block
+from clustersim.recovery.stages import Section
 
-CATEGORIES = ("train", "rework", "checkpoint_stall", "checkpoint_slowdown", "straggle", "degraded", "detect", "diagnose",
-              "reschedule", "wait_for_nodes", "start", "communicators", "load", "warm_up", "migrate", "other")  # fmt: skip
+CATEGORIES = (
+    "train",
+    "rework",
+    "checkpoint_stall",
+    "checkpoint_slowdown",
+    "straggle",
+    "degraded",
+    "detect",
+    "diagnose",
+    "reschedule",
+    "wait_for_nodes",
+    "start",
+    "communicators",
+    "load",
+    "warm_up",
+    "migrate",
+    "other",
+)
 
 
 @dataclass(slots=True)
@@ -37,7 +53,7 @@ class Ledger:
 
     def __init__(self) -> None:
         self._spent: dict[str, list[float]] = {category: [] for category in CATEGORIES}
-        self._blocks: dict[Block, int] = {}
+        self._sections: dict[Section, int] = {}
         self.pieces: list[Piece] = []
 
     def spend(self, category: str, seconds: float) -> None:
@@ -47,9 +63,9 @@ class Ledger:
             spent = self._spent[category] = []
         spent.append(seconds)
 
-    def spend_block(self, block: Block) -> None:
-        """Book a block of recovery stages that ran from start to end."""
-        self._blocks[block] = self._blocks.get(block, 0) + 1
+    def spend_section(self, section: Section) -> None:
+        """Book a section of recovery stages that ran from start to end."""
+        self._sections[section] = self._sections.get(section, 0) + 1
 
     def keep(self, piece: Piece) -> None:
         """Book training, until a rollback takes it back."""
@@ -70,8 +86,8 @@ class Ledger:
     def totals(self) -> dict[str, float]:
         """Seconds by category, in the order of ``CATEGORIES``, then a strategy's own."""
         terms = {category: list(values) for category, values in self._spent.items()}
-        for block, count in self._blocks.items():
-            for step in block.steps:
+        for section, count in self._sections.items():
+            for step in section.steps:
                 terms.setdefault(step.category, []).append(count * (step.fixed_s or 0.0))
         for piece in self.pieces:
             for category, value in zip(Books._fields, piece.books, strict=True):

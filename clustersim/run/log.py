@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 class Entry(NamedTuple):
     """One thing that happened.
 
-    ``event``: failure · ignored · noticed · stage · wait_for_nodes · load · resume · save_start · save_durable · save_cut ·
-    failed · removed · in repair · repaired · placed · outage · end. ``seconds``: how long it took, where that is known.
+    ``event``: failure · ignored · noticed · stage · wait_for_nodes · load · resume · save_start · save_durable ·
+    save_cut · failed · removed · in repair · repaired · placed · outage · end. ``seconds``: how long it took, where
+    that is known.
     """
 
     time_s: float
@@ -60,8 +61,17 @@ class Log:
         entries = self.entries()
         columns = {name: [entry[i] for entry in entries] for i, name in enumerate(Entry._fields)}
         frame = pd.DataFrame(columns)
-        return frame.astype({"time_s": "float64", "event": "string", "subject": "string", "step": "Int64", "node": "Int64",
-                             "place": "Int64", "seconds": "Float64"})  # fmt: skip
+        return frame.astype(
+            {
+                "time_s": "float64",
+                "event": "string",
+                "subject": "string",
+                "step": "Int64",
+                "node": "Int64",
+                "place": "Int64",
+                "seconds": "Float64",
+            }
+        )
 
 
 def saves_of(stretch: Stretch, end_s: float, last: int) -> list[Entry]:

@@ -120,7 +120,9 @@ class Prepared:
         rate = math.fsum(cause.rate(self.job_site()) for cause in self.causes if cause.severity != Severity.STORAGE)
         self.mtbf_s = 1 / rate if rate > 0 else math.inf
         cost = self.save or Outlay(0.0, ())
-        self.every = Every() if self.save is None else engine.interval.resolve(Costs(cost.stall_s, cost.busy_s, self.mtbf_s))
+        self.every = (
+            Every() if self.save is None else engine.interval.resolve(Costs(cost.stall_s, cost.busy_s, self.mtbf_s))
+        )
         self.pattern = self.pattern_at(self.pace)
 
     def _alone_s(self, transfer: Transfer) -> float:

@@ -24,8 +24,17 @@ class Saver:
         elapsed_s: how much of the save has been done before, undisturbed.
     """
 
-    def __init__(self, env: simpy.Environment, storage: SharedStorage, transfers: Sequence[Transfer], seconds: Sequence[float],
-                 clients: int, step: int, durable: Callable[[Tier], None], elapsed_s: float = 0.0) -> None:  # fmt: skip
+    def __init__(
+        self,
+        env: simpy.Environment,
+        storage: SharedStorage,
+        transfers: Sequence[Transfer],
+        seconds: Sequence[float],
+        clients: int,
+        step: int,
+        durable: Callable[[Tier], None],
+        elapsed_s: float = 0.0,
+    ) -> None:
         self._env, self._storage, self._transfers, self._seconds = env, storage, transfers, seconds
         self._clients, self._durable = clients, durable
         self.step = step
@@ -33,7 +42,7 @@ class Saver:
         self._flow: Flow | None = None
         self._cut = False
         self._at = 0
-        while self._at < len(transfers) and 0 < elapsed_s and elapsed_s >= seconds[self._at]:
+        while self._at < len(transfers) and elapsed_s > 0 and elapsed_s >= seconds[self._at]:
             elapsed_s -= seconds[self._at]
             self._at += 1
         self._go(elapsed_s)

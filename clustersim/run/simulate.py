@@ -22,7 +22,9 @@ def run_replica(prepared: Prepared, seed: int, replica: int = 0, events: bool = 
     return Job(prepared, seed, replica, events).run()
 
 
-def simulate(scenario: Scenario, *, seed: int | None = None, replica: int = 0, step: Step | float | None = None) -> RunResult:
+def simulate(
+    scenario: Scenario, *, seed: int | None = None, replica: int = 0, step: Step | float | None = None
+) -> RunResult:
     """Simulate one replica of a run.
 
     Args:

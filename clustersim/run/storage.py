@@ -1,9 +1,9 @@
 """Shared storage as fluid flows: bandwidth is shared max–min fair by clients, event-driven, bytes conserved.
 
-A flow is ``clients`` nodes that together move so many bytes. Every client gets the same rate, up to its own limit; what a
-limited client leaves is shared by the others (Bertsekas and Gallager, Data Networks, section 6.5.2). With ``duplex: shared``
-reads and writes draw on one pool, each taking rate ÷ (bandwidth of its direction) of it; with ``separate`` each direction has
-its own. An outage stops every flow; what has been moved stays moved.
+A flow is ``clients`` nodes that together move so many bytes. Every client gets the same rate, up to its own limit;
+what a limited client leaves is shared by the others (Bertsekas and Gallager, Data Networks, section 6.5.2). With
+``duplex: shared`` reads and writes draw on one pool, each taking rate ÷ (bandwidth of its direction) of it; with
+``separate`` each direction has its own. An outage stops every flow; what has been moved stays moved.
 """
 
 from __future__ import annotations
@@ -36,7 +36,10 @@ class SharedStorage:
     def __init__(self, env: simpy.Environment, system: Storage) -> None:
         self._env, self._system = env, system
         share = 1.0 - system.background_load
-        self._bandwidth: dict[Direction, float] = {"read": system.read_bandwidth * share, "write": system.write_bandwidth * share}
+        self._bandwidth: dict[Direction, float] = {
+            "read": system.read_bandwidth * share,
+            "write": system.write_bandwidth * share,
+        }
         self._flows: list[Flow] = []
         self._since = 0.0
         self._outages = 0
@@ -59,7 +62,8 @@ class SharedStorage:
 
     def start(self, size: float, direction: Direction, clients: int, done: Callable[[], None],
               per_client: float | None = None) -> Flow:  # fmt: skip
-        """A new flow of ``size`` bytes by ``clients`` nodes, each limited to ``per_client`` bytes/s beside the system's limit."""
+        """A new flow of ``size`` bytes by ``clients`` nodes, each limited to ``per_client`` bytes/s beside the
+        system's limit."""
         limit = min(self._system.per_node_bandwidth or math.inf, per_client or math.inf)
         flow = Flow(size, direction, clients, limit, done)
         if self.quiet:
@@ -131,7 +135,9 @@ class SharedStorage:
             flow.left, flow.open, self._since = 0.0, False, self._env.now
             flow.done()
             return
-        due = min((f.left / f.rate if f.rate > 0 else (0.0 if f.left == 0 else math.inf) for f in self._flows), default=0.0)
+        due = min(
+            (f.left / f.rate if f.rate > 0 else (0.0 if f.left == 0 else math.inf) for f in self._flows), default=0.0
+        )
         ended = [f for f in self._flows if f.left == 0 or (f.rate > 0 and f.left / f.rate <= due * (1 + 1e-12))]
         self._settle()
         for flow in ended:
@@ -147,9 +153,13 @@ class SharedStorage:
         if len(flows) == 1:
             return [min(self._bandwidth[flows[0].direction], flows[0].limit * flows[0].clients)]
         rates = [0.0] * len(flows)
-        groups: list[tuple[Direction, ...]] = [("read", "write")] if self._system.duplex == "shared" else [("read",), ("write",)]
+        groups: list[tuple[Direction, ...]] = (
+            [("read", "write")] if self._system.duplex == "shared" else [("read",), ("write",)]
+        )
         for group in groups:
-            members = sorted((i for i, flow in enumerate(flows) if flow.direction in group), key=lambda i: flows[i].limit)
+            members = sorted(
+                (i for i, flow in enumerate(flows) if flow.direction in group), key=lambda i: flows[i].limit
+            )
             pool, weight = 1.0, math.fsum(flows[i].clients / self._bandwidth[flows[i].direction] for i in members)
             for i in members:
                 flow = flows[i]

@@ -1,7 +1,8 @@
 """Training event by event, one leg at a time: steps up to a save that is due, then the save's stall.
 
-This is the reference for ``checkpoint/pattern.py`` and takes over wherever something disturbs the arithmetic: an outage of the
-storage, a change of pace, a save that shares bandwidth with others. A leg without disturbance costs two events.
+This is the reference for ``checkpoint/pattern.py`` and takes over wherever something disturbs the arithmetic: an
+outage of the storage, a change of pace, a save that shares bandwidth with others. A leg without disturbance costs two
+events.
 """
 
 from __future__ import annotations
@@ -80,7 +81,9 @@ class Walk:
             slowed = stretch.pattern.first is not None and spot.steps < stretch.leg_at(leg).slow
             if job.prepared.scenario.checkpoint.when_busy == "skip":
                 walk._skip_passed()
-            walk._batch = Batch(walk.start_s + walk.trained_s, 1, pace.saving_s if slowed else pace.step_s, slowed, pace)
+            walk._batch = Batch(
+                walk.start_s + walk.trained_s, 1, pace.saving_s if slowed else pace.step_s, slowed, pace
+            )
         return walk
 
     def _skip_passed(self) -> None:
@@ -108,7 +111,8 @@ class Walk:
             job.log.add(Entry(job.env.now, "save_start", "", step))
         return Saver(job.env, job.storage, prepared.transfers, prepared.transfer_s, job.nodes, step, durable, elapsed_s)
 
-    # -- the leg ------------------------------------------------------------------------------------------------------------
+    # -- the leg
+    # ------------------------------------------------------------------------------------------------------------
 
     def live(self) -> Process:
         """Train until a save is due, then save; ends with the stall, or with the last step of training."""
@@ -203,7 +207,8 @@ class Walk:
                 if interrupt.cause is not self._job.disturbed:
                     raise
 
-    # -- its end ------------------------------------------------------------------------------------------------------------
+    # -- its end
+    # ------------------------------------------------------------------------------------------------------------
 
     def last_save(self) -> Process:
         """One more save at the end of training; one that is in flight is dropped for it."""
@@ -247,8 +252,13 @@ class Walk:
     def flies_alone(self) -> bool:
         """Whether the leg's save has its background part before it and the storage for itself."""
         saver, storage = self.saver, self._job.storage
-        return (saver is not None and self._unblocked_s == self._job.env.now and self._job.pace is self._job.pattern.pace
-                and storage.up and storage.only(saver.flow))  # fmt: skip
+        return (
+            saver is not None
+            and self._unblocked_s == self._job.env.now
+            and self._job.pace is self._job.pattern.pace
+            and storage.up
+            and storage.only(saver.flow)
+        )
 
     def successor(self) -> Walk:
         """The next leg, which starts now with this one's save in flight."""

@@ -15,7 +15,9 @@ from clustersim.checkpoint.optimum import daly, daly_first_order, exact, young
 @pytest.mark.parametrize(("mtbf_h", "first_young", "first_order", "higher_order", "exactly"), [
     (24, 120.0, 115.0, 116.6898, 116.6901), (6, 60.0, 55.0, 56.713, 56.714), (0.25, 12.2474, 7.2474, 9.1409, 9.1665),
 ])  # fmt: skip
-def test_daly_2006_page_312(mtbf_h: float, first_young: float, first_order: float, higher_order: float, exactly: float) -> None:
+def test_daly_2006_page_312(
+    mtbf_h: float, first_young: float, first_order: float, higher_order: float, exactly: float
+) -> None:
     # Daly, FGCS 22 (2006): dump 5 min; his page prints 117, 57 and 9.1 min.
     dump, mtbf = 300.0, mtbf_h * 3600
     found = [f(dump, mtbf) / 60 for f in (young, daly_first_order, daly, exact)]

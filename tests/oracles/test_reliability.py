@@ -1,7 +1,8 @@
 """Closed forms of checkpointing and restart under exponential failures, against the simulation.
 
-λ = 1/M. The worked values come from the project's sheet of analytic checks; each test recomputes its formula and compares it
-with the sheet's digits too, so that a wrong transcription cannot pass. Means must lie within 4 standard errors.
+λ = 1/M. The worked values come from the project's sheet of analytic checks; each test recomputes its formula and
+compares it with the sheet's digits too, so that a wrong transcription cannot pass. Means must lie within 4 standard
+errors.
 """
 
 from __future__ import annotations
@@ -137,8 +138,15 @@ def test_exact_renewal_beside_metas_estimator(nodes: int, rate: float, tau: floa
     expected = tau / (mtbf * math.exp(restart / mtbf) * math.expm1((tau + dump) / mtbf))
     assert expected == pytest.approx(published, abs=6e-5)
     cause = {"component": "node", "severity": "node", "mtbf": 86400 / rate, "detection": 0.0}
-    scenario = build(nodes=nodes, spares=60, failures=[cause], stages={"start": restart * 60}, during={"spare": False},
-                     checkpoint={"kind": "sync", "interval": tau * 60, "stall": dump * 60}, duration=300 * mtbf * 60)  # fmt: skip
+    scenario = build(
+        nodes=nodes,
+        spares=60,
+        failures=[cause],
+        stages={"start": restart * 60},
+        during={"spare": False},
+        checkpoint={"kind": "sync", "interval": tau * 60, "stall": dump * 60},
+        duration=300 * mtbf * 60,
+    )
     results = replicas(scenario, tau * 60 / 20, 80 if tau > mtbf / 4 else 30)
     assert_mean([result.ettr for result in results], expected)
 
@@ -160,7 +168,7 @@ def test_detection_time_costs_goodput(detection: float, goodput: float) -> None:
 
 def test_a_stall_every_step() -> None:
     # Relative MFU t ÷ (t + stall), ByteRobust Table 8 inputs: 4.4833 s a step and 1.84 s of stall give 0.709.
-    assert 4.4833 / (4.4833 + 1.84) == pytest.approx(0.709, abs=5e-4)
+    assert pytest.approx(0.709, abs=5e-4) == 4.4833 / (4.4833 + 1.84)
     scenario = build(checkpoint={"kind": "sync", "interval": {"steps": 1}, "stall": 1.84}, duration=4.0e6)
     assert replicas(scenario, 4.4833, 1)[0].ettr == pytest.approx(4.4833 / (4.4833 + 1.84), rel=1e-5)
 

@@ -20,10 +20,23 @@ GPU = {"name": "unit", "memory": 1e15, "memory_bandwidth": 1e12, "peak": {"bf16"
 MODEL = {"layers": 1, "hidden": 64, "ffn_hidden": 256, "heads": 1, "vocab": 1000}
 
 
-def build(*, nodes: int = 1, gpus: int = 1, spares: int = 0, failures: Sequence[dict[str, Any]] = (), checkpoint: Any = "none",
-          stages: dict[str, Any] | None = None, recovery: dict[str, Any] | None = None, repair: Any = 1e-6,
-          crews: int | None = None, during: dict[str, Any] | None = None, storage: dict[str, Any] | None = None,
-          nodes_per_rack: int = 1, domain_gpus: int | None = None, **end: Any) -> Scenario:  # fmt: skip
+def build(
+    *,
+    nodes: int = 1,
+    gpus: int = 1,
+    spares: int = 0,
+    failures: Sequence[dict[str, Any]] = (),
+    checkpoint: Any = "none",
+    stages: dict[str, Any] | None = None,
+    recovery: dict[str, Any] | None = None,
+    repair: Any = 1e-6,
+    crews: int | None = None,
+    during: dict[str, Any] | None = None,
+    storage: dict[str, Any] | None = None,
+    nodes_per_rack: int = 1,
+    domain_gpus: int | None = None,
+    **end: Any,
+) -> Scenario:
     """A scenario of one-GPU-wide replicas; ``end`` is one of duration (s), steps, tokens. Bare numbers are SI."""
     node = {"gpu": GPU, "gpus": gpus, "nics": 1, "nic_bandwidth": 1e11, "intra_node": {"domain_gpus": domain_gpus}}
     fast = {"kind": "shared-filesystem", "write_bandwidth": 1e30, "read_bandwidth": 1e30, "latency": 0.0}
@@ -104,4 +117,11 @@ class PlantedArrivals(Arrivals):
 def planted(*times: float, severity: str = "process", detection: float = 0.0, **keys: Any) -> dict[str, Any]:
     """Failures of the job, or of node 0, at given times."""
     component = "job" if severity in ("process", "cluster", "storage") else "node"
-    return {"kind": "planted", "component": component, "severity": severity, "times": times, "detection": detection, **keys}
+    return {
+        "kind": "planted",
+        "component": component,
+        "severity": severity,
+        "times": times,
+        "detection": detection,
+        **keys,
+    }

@@ -34,8 +34,15 @@ def check(fleet: Fleet) -> None:
 
 
 @settings(max_examples=80)
-@given(st.integers(1, 5), st.integers(0, 4), st.one_of(st.none(), st.integers(1, 2)),
-       st.lists(st.tuples(st.sampled_from(["fail", "spare", "fill", "wait", "pass"]), st.integers(0, 5), st.floats(0, 9)), max_size=40))  # fmt: skip
+@given(
+    st.integers(1, 5),
+    st.integers(0, 4),
+    st.one_of(st.none(), st.integers(1, 2)),
+    st.lists(
+        st.tuples(st.sampled_from(["fail", "spare", "fill", "wait", "pass"]), st.integers(0, 5), st.floats(0, 9)),
+        max_size=40,
+    ),
+)
 def test_no_node_is_ever_lost(nodes: int, spares: int, crews: int | None, moves: list[tuple[str, int, float]]) -> None:
     env = simpy.Environment()
     fleet = Fleet(env, nodes, spares, crews)
@@ -75,15 +82,27 @@ def node_failures(rate_per_day: float) -> list[dict[str, Any]]:
     return [{"component": "node", "severity": "node", "mtbf": DAY / rate_per_day, "detection": 0.0}]
 
 
-@pytest.mark.parametrize("repair", [DAY, {"kind": "exponential", "mean": DAY}, {"kind": "uniform", "low": 0.0, "high": 2 * DAY}])
+@pytest.mark.parametrize(
+    "repair", [DAY, {"kind": "exponential", "mean": DAY}, {"kind": "uniform", "low": 0.0, "high": 2 * DAY}]
+)
 def test_nodes_in_repair_are_poisson_whatever_the_repair(repair: Any) -> None:
-    # M/G/∞: mean N r MTTR = 2048 · 0.0037887 · 1 = 7.75926; P(more than 13 down) = 2.7 % (13 spares for 5 %). The first days
-    # fill up from 0: over T with constant repair the time mean is the limit × (1 − MTTR/2T); T = 400 d leaves 0.13 %.
-    scenario = build(nodes=2048, spares=100, failures=node_failures(0.0037887), repair=repair, duration=400 * DAY,
-                     during={"spare": False}, checkpoint={"kind": "sync", "interval": 3600.0, "stall": 0.0})  # fmt: skip
+    # M/G/∞: mean N r MTTR = 2048 · 0.0037887 · 1 = 7.75926; P(more than 13 down) = 2.7 % (13 spares for 5 %). The
+    # first days fill up from 0: over T with constant repair the time mean is the limit × (1 − MTTR/2T); T = 400 d
+    # leaves 0.13 %.
+    scenario = build(
+        nodes=2048,
+        spares=100,
+        failures=node_failures(0.0037887),
+        repair=repair,
+        duration=400 * DAY,
+        during={"spare": False},
+        checkpoint={"kind": "sync", "interval": 3600.0, "stall": 0.0},
+    )
     shares = down(scenario, 30)
     means = [sum(n * share for n, share in each.items()) for each in shares]
-    lag = {float: 0.5, str: 1.0}.get(type(repair), 1.0 if isinstance(repair, dict) and repair["kind"] == "exponential" else 2 / 3)
+    lag = {float: 0.5, str: 1.0}.get(
+        type(repair), 1.0 if isinstance(repair, dict) and repair["kind"] == "exponential" else 2 / 3
+    )
     assert_mean(means, 7.75926 * (1 - lag / 400), largest_error=0.01)
     for spares, most in ((13, 0.05), (15, 0.01), (18, 0.001)):
         over = [sum(share for n, share in each.items() if n > spares) for each in shares]
@@ -102,14 +121,23 @@ def birth_death(nodes: int, spares: int, rate: float, repair: float, crews: int)
     return [weight / total for weight in weights]
 
 
-@pytest.mark.parametrize(("spares", "rate", "exceeded", "mean"), [(2, 0.0065, 0.10083071, 1.0013022), (4, 0.0065, 0.017435686, 1.004954)])
+@pytest.mark.parametrize(
+    ("spares", "rate", "exceeded", "mean"), [(2, 0.0065, 0.10083071, 1.0013022), (4, 0.0065, 0.017435686, 1.004954)]
+)
 def test_finite_crews_and_spares(spares: int, rate: float, exceeded: float, mean: float) -> None:
     # N 128, μ 1 a day and crew, 2 crews. A job that waits for its nodes still holds the others, which go on failing.
     shares = birth_death(128, spares, rate, 1.0, 2)
     assert math.fsum(shares[spares + 1 :]) == pytest.approx(exceeded, rel=1e-6)
     assert math.fsum(d * share for d, share in enumerate(shares)) == pytest.approx(mean, rel=1e-6)
-    scenario = build(nodes=128, spares=spares, failures=node_failures(rate), repair={"kind": "exponential", "mean": DAY}, crews=2,
-                     duration=10_000 * DAY, during={"spare": False})  # fmt: skip
+    scenario = build(
+        nodes=128,
+        spares=spares,
+        failures=node_failures(rate),
+        repair={"kind": "exponential", "mean": DAY},
+        crews=2,
+        duration=10_000 * DAY,
+        during={"spare": False},
+    )
     found = down(scenario, 24)
     assert_mean([sum(n * share for n, share in each.items()) for each in found], mean, largest_error=0.01)
     over = [sum(share for n, share in each.items() if n > spares) for each in found]
@@ -132,7 +160,9 @@ def test_one_repair_shop_is_m_m_c() -> None:
     assert_mean(waiting, wait, largest_error=0.02)
 
 
-@pytest.mark.parametrize(("need", "spares", "published"), [(128, 2, 0.9559225), (128, 4, 0.99871971), (1024, 8, 0.82738919)])
+@pytest.mark.parametrize(
+    ("need", "spares", "published"), [(128, 2, 0.9559225), (128, 4, 0.99871971), (1024, 8, 0.82738919)]
+)
 def test_k_of_n_up(need: int, spares: int, published: float) -> None:
     # All nodes alike (spares fail too), availability 0.994, independent: P(at least n up) is a binomial tail.
     from scipy.stats import binom
@@ -141,7 +171,9 @@ def test_k_of_n_up(need: int, spares: int, published: float) -> None:
     assert exact == pytest.approx(published, abs=1e-6)
     up_s = 0.994 / 0.006 * DAY
     cause = {"component": "node", "severity": "node", "mtbf": up_s, "detection": 0.0}
-    scenario = build(nodes=need, spares=spares, failures=[cause], repair={"kind": "exponential", "mean": DAY}, duration=1200 * DAY)
+    scenario = build(
+        nodes=need, spares=spares, failures=[cause], repair={"kind": "exponential", "mean": DAY}, duration=1200 * DAY
+    )
     found = [sum(share for n, share in each.items() if n <= spares) for each in down(scenario, 40)]
     assert_mean(found, exact, largest_error=0.005)
 
@@ -153,12 +185,14 @@ def test_one_more_spare_shifts_nobodys_failures() -> None:
         return [entry.time_s for entry in entries if entry.event == "failure"]
 
     few, many = failures(40), failures(41)
-    assert few == many and len(few) > 200
+    assert few == many
+    assert len(few) > 200
 
 
 def test_fresh_and_stationary_weibull_superposition() -> None:
-    # n new Weibull nodes of shape 0.7 and mean 100 d: first failure after η Γ(1 + 1/k) n^{−1/k} = 0.12017 h on average for
-    # n = 1,024; in the steady state after about mean/n = 2.34375 h (the residual of one gap has the density S(t)/mean).
+    # n new Weibull nodes of shape 0.7 and mean 100 d: first failure after η Γ(1 + 1/k) n^{−1/k} = 0.12017 h on
+    # average for n = 1,024; in the steady state after about mean/n = 2.34375 h (the residual of one gap has the
+    # density S(t)/mean).
     cause = {"component": "node", "severity": "process", "mtbf": 100 * DAY, "distribution": "weibull", "shape": 0.7}
     exact = 100 * DAY * 1024 ** (-1 / 0.7)
     assert exact / 3600 == pytest.approx(0.12017, abs=1e-5)
@@ -175,10 +209,14 @@ def test_fresh_and_stationary_weibull_superposition() -> None:
     assert_mean(firsts["stationary"], float(np.trapezoid(residual**1024, grid)), largest_error=0.03)
 
 
-@pytest.mark.parametrize(("distribution", "shape"), [("weibull", 0.7), ("weibull", 2.0), ("gamma", 0.5), ("lognormal", 1.2)])
+@pytest.mark.parametrize(
+    ("distribution", "shape"), [("weibull", 0.7), ("weibull", 2.0), ("gamma", 0.5), ("lognormal", 1.2)]
+)
 def test_stationary_renewals_keep_their_rate_from_the_first_day(distribution: str, shape: float) -> None:
     cause = {"component": "node", "severity": "process", "mtbf": 20 * DAY, "distribution": distribution, "shape": shape}
-    scenario = build(nodes=200, failures=[cause], duration=30 * DAY, checkpoint={"kind": "sync", "interval": 3600.0, "stall": 0.0})
+    scenario = build(
+        nodes=200, failures=[cause], duration=30 * DAY, checkpoint={"kind": "sync", "interval": 3600.0, "stall": 0.0}
+    )
     prepared = Prepared(scenario, 600.0)
     counts = [float(run_replica(prepared, 4, replica, events=False).interruptions) for replica in range(60)]
     assert_mean(counts, 200 * 30 / 20, largest_error=0.02)

@@ -26,7 +26,13 @@ ENGINES: dict[str, dict[str, Any]] = {
     "async, waits, slower": {"kind": "async", "interval": 20.0, "stall": 1.0, "persist": 47.0, "slowdown": 1.5},
     "async, skips": {"kind": "async", "interval": 20.0, "stall": 1.0, "persist": 47.0, "when_busy": "skip"},
     "async, blocks": {"kind": "async", "interval": 20.0, "stall": 1.0, "persist": 47.0, "when_busy": "block"},
-    "async, blocks, steps": {"kind": "async", "interval": {"steps": 3}, "stall": 1.0, "persist": 47.0, "when_busy": "block"},
+    "async, blocks, steps": {
+        "kind": "async",
+        "interval": {"steps": 3},
+        "stall": 1.0,
+        "persist": 47.0,
+        "when_busy": "block",
+    },
     "final": {"kind": "async", "interval": 55.0, "stall": 1.5, "persist": 17.0, "final": True},
 }
 SLOW_STORAGE = {"write_bandwidth": 60_000.0, "read_bandwidth": 50_000.0, "latency": 0.125}
@@ -64,15 +70,19 @@ def test_without_failures_wall_time_is_steps_and_stalls(name: str) -> None:
     assert_equal(left, right)
     stalls = left.ledger_s["checkpoint_stall"] + left.ledger_s["checkpoint_slowdown"]
     assert left.wall_s == pytest.approx(100 * 7.0 + stalls, rel=1e-12)
-    assert left.ledger_s["train"] == pytest.approx(700.0) and left.ledger_s["rework"] == 0
+    assert left.ledger_s["train"] == pytest.approx(700.0)
+    assert left.ledger_s["rework"] == 0
 
 
 @pytest.mark.parametrize("name", [name for name in ENGINES if name != "none"])
 @pytest.mark.parametrize("moment", [0.0, 20.0, 56.0, 57.25, 60.0, 115.0, 140.0, 203.0])
 def test_an_outage_of_the_storage_lands_where_events_stand(name: str, moment: float) -> None:
     # The outage itself forces the arithmetic to hand over in mid-stretch; before and after, both must agree.
-    left, right = both(ENGINES[name], failures=[planted(moment, 420.0, severity="storage", lasting=37.0), planted(301.0, 515.0)],
-                       duration=900.0)  # fmt: skip
+    left, right = both(
+        ENGINES[name],
+        failures=[planted(moment, 420.0, severity="storage", lasting=37.0), planted(301.0, 515.0)],
+        duration=900.0,
+    )
     assert_equal(left, right)
 
 
@@ -80,8 +90,12 @@ def test_an_outage_of_the_storage_lands_where_events_stand(name: str, moment: fl
 @given(st.sampled_from(sorted(ENGINES)), st.floats(0.5, 30.0), st.lists(st.floats(0.0, 900.0), max_size=5),
        st.lists(st.floats(0.0, 900.0), max_size=3))  # fmt: skip
 def test_any_disturbances(name: str, step: float, failures: list[float], outages: list[float]) -> None:
-    left, right = both(ENGINES[name], step, duration=1000.0,
-                       failures=[planted(*failures, detection=2.0), planted(*outages, severity="storage", lasting=21.0)])  # fmt: skip
+    left, right = both(
+        ENGINES[name],
+        step,
+        duration=1000.0,
+        failures=[planted(*failures, detection=2.0), planted(*outages, severity="storage", lasting=21.0)],
+    )
     assert_equal(left, right)
 
 

@@ -26,7 +26,8 @@ def booked(result: RunResult) -> dict[str, float]:
 
 
 def test_one_failure_from_first_to_last_second() -> None:
-    # Save due every 10 s of training and 1 s of stall: saves at 10, 21, 32; the failure at 35.5 finds the third durable.
+    # Save due every 10 s of training and 1 s of stall: saves at 10, 21, 32; the failure at 35.5 finds the third
+    # durable.
     result = run(checkpoint={"kind": "sync", "interval": 10.0, "stall": 1.0}, stages=STAGES, steps=40,
                  failures=[planted(35.5, detection=1.5)])  # fmt: skip
     assert booked(result) == pytest.approx({
@@ -51,9 +52,12 @@ def test_an_asynchronous_save_counts_from_the_moment_it_is_durable() -> None:
 
 
 def test_what_ends_at_an_instant_has_ended_before_a_failure_of_that_instant() -> None:
-    # Tie-break rule: the stall ends at 11.0 and the failure strikes at 11.0, so the save is durable and nothing is lost.
+    # Tie-break rule: the stall ends at 11.0 and the failure strikes at 11.0, so the save is durable and nothing is
+    # lost.
     engine = {"kind": "sync", "interval": 10.0, "stall": 1.0}
-    assert booked(run(checkpoint=engine, steps=15, failures=[planted(11.0)])) == pytest.approx({"train": 15.0, "checkpoint_stall": 1.0})
+    assert booked(run(checkpoint=engine, steps=15, failures=[planted(11.0)])) == pytest.approx(
+        {"train": 15.0, "checkpoint_stall": 1.0}
+    )
     # The last step ends at 16.0: training is over before the failure of that instant.
     over = run(checkpoint=engine, steps=15, failures=[planted(16.0)])
     assert (over.interruptions, over.wall_s) == (0, 16.0)
@@ -68,8 +72,19 @@ def test_two_failures_of_one_instant_are_both_counted() -> None:
 def test_a_failure_during_recovery_is_detected_anew_and_the_stages_start_again() -> None:
     # First failure at 5 (noticed 6): diagnose 6–8, reschedule from 8; second at 10 (noticed 11).
     result = run(steps=10, stages=STAGES, failures=[planted(5.0, 10.0, detection=1.0)])
-    assert booked(result) == pytest.approx({"train": 10.0, "rework": 5.0, "detect": 2.0, "diagnose": 4.0, "reschedule": 5.0,
-                                            "start": 4.0, "communicators": 5.0, "load": 6.0, "warm_up": 7.0})  # fmt: skip
+    assert booked(result) == pytest.approx(
+        {
+            "train": 10.0,
+            "rework": 5.0,
+            "detect": 2.0,
+            "diagnose": 4.0,
+            "reschedule": 5.0,
+            "start": 4.0,
+            "communicators": 5.0,
+            "load": 6.0,
+            "warm_up": 7.0,
+        }
+    )
     assert result.interruptions == 2
 
 
@@ -82,9 +97,13 @@ def test_failures_may_be_kept_away_from_saves_and_recovery() -> None:
     engine = {"kind": "sync", "interval": 10.0, "stall": 1.0}
     quiet = run(checkpoint=engine, steps=15, failures=[planted(10.5)], during={"save": False})
     assert quiet.interruptions == 0
-    once = run(steps=10, stages={"start": 5.0}, failures=[planted(5.0, 5.5, 8.0, detection=1.0)], during={"recovery": False})
+    once = run(
+        steps=10, stages={"start": 5.0}, failures=[planted(5.0, 5.5, 8.0, detection=1.0)], during={"recovery": False}
+    )
     assert once.interruptions == 1
-    dead = run(steps=10, stages={"start": 5.0}, failures=[planted(5.0, 5.5, 8.0, detection=1.0)], during={"detection": False})
+    dead = run(
+        steps=10, stages={"start": 5.0}, failures=[planted(5.0, 5.5, 8.0, detection=1.0)], during={"detection": False}
+    )
     assert dead.interruptions == 2
 
 
@@ -93,7 +112,9 @@ def test_a_duration_ends_in_mid_step_and_mid_recovery() -> None:
     assert booked(training) == pytest.approx({"train": 8.0, "checkpoint_stall": 2.0, "other": 0.25})
     down = run(duration=10.25, stages=STAGES, failures=[planted(5.5, detection=1.0)])
     assert booked(down) == pytest.approx({"rework": 5.5, "detect": 1.0, "diagnose": 2.0, "reschedule": 1.75})
-    assert down.steps == 0 and down.ettr == 0 and down.verdict is not None
+    assert down.steps == 0
+    assert down.ettr == 0
+    assert down.verdict is not None
     saving = run(duration=10.25, checkpoint={"kind": "sync", "interval": 10.0, "stall": 1.0})
     assert booked(saving) == pytest.approx({"train": 10.0, "checkpoint_stall": 0.25})
 
@@ -121,8 +142,8 @@ def test_a_stage_whose_name_is_no_category_books_under_other() -> None:
 
 
 def test_nodes_come_from_spares_then_from_repair() -> None:
-    # Node 0 fails at 5 and 20. One spare takes the place at once; the second time both nodes are gone, and the first to be
-    # repaired (at 6 + 50) ends the wait before `start`.
+    # Node 0 fails at 5 and 20. One spare takes the place at once; the second time both nodes are gone, and the first
+    # to be repaired (at 6 + 50) ends the wait before `start`.
     result = run(steps=40, spares=1, stages={"reschedule": 1.0, "start": 2.0}, repair=50.0, during={"spare": False},
                  failures=[planted(5.0, 20.0, severity="node", lasting=50.0, detection=1.0)])  # fmt: skip
     assert booked(result)["wait_for_nodes"] == pytest.approx(56.0 - 22.0)
@@ -133,14 +154,33 @@ def test_nodes_come_from_spares_then_from_repair() -> None:
 
 def test_a_dead_node_cannot_die_again() -> None:
     # The place is hit at 5 (noticed 15) and at 8: the second finds a node that is dead already.
-    result = run(steps=20, spares=1, failures=[planted(5.0, 8.0, severity="node", detection=10.0)], during={"spare": False})
+    result = run(
+        steps=20, spares=1, failures=[planted(5.0, 8.0, severity="node", detection=10.0)], during={"spare": False}
+    )
     assert result.interruptions == 1
 
 
 def test_nodes_that_wait_for_a_crew_are_repaired_in_order() -> None:
-    result = run(nodes=4, steps=100, spares=0, crews=1, repair=30.0, nodes_per_rack=4, stages={"start": 1.0},
-                 failures=[{"kind": "planted", "component": "rack", "severity": "rack", "times": (5.0,), "detection": 0.0,
-                            "lasting": 30.0, "place": 0}])  # fmt: skip
+    result = run(
+        nodes=4,
+        steps=100,
+        spares=0,
+        crews=1,
+        repair=30.0,
+        nodes_per_rack=4,
+        stages={"start": 1.0},
+        failures=[
+            {
+                "kind": "planted",
+                "component": "rack",
+                "severity": "rack",
+                "times": (5.0,),
+                "detection": 0.0,
+                "lasting": 30.0,
+                "place": 0,
+            }
+        ],
+    )
     assert result.interruptions == 1  # planted failures take one place; it alone is repaired
     assert booked(result)["wait_for_nodes"] == pytest.approx(30.0)
 
@@ -153,9 +193,18 @@ def test_severities_take_their_nodes(severity: str, nodes_gone: int) -> None:
     assert max(result.down_s) == nodes_gone
 
 
-@pytest.mark.parametrize(("component", "severity", "gone"), [("rack", "rack", 3), ("node", "rack", 3), ("rack", "node", 1),
-                                                            ("gpu", "nvlink-domain", 2), ("nvlink-domain", "nvlink-domain", 2),
-                                                            ("power-feed", "rack", 3), ("job", "node", 1)])  # fmt: skip
+@pytest.mark.parametrize(
+    ("component", "severity", "gone"),
+    [
+        ("rack", "rack", 3),
+        ("node", "rack", 3),
+        ("rack", "node", 1),
+        ("gpu", "nvlink-domain", 2),
+        ("nvlink-domain", "nvlink-domain", 2),
+        ("power-feed", "rack", 3),
+        ("job", "node", 1),
+    ],
+)
 def test_domains_fail_together(component: str, severity: str, gone: int) -> None:
     cause = {"component": component, "severity": severity, "mtbf": 1000.0, "detection": 0.0, "units": None}
     scenario = build(nodes=6, gpus=2, spares=600, nodes_per_rack=3, domain_gpus=4, failures=[cause], duration=200.0,
@@ -185,17 +234,22 @@ def test_a_storage_outage_stops_saves_and_loads_but_not_training() -> None:
 def test_no_progress_is_said_of_a_duration_and_ends_a_run_of_steps() -> None:
     slow = {"stages": {"start": 3600.0}, "failures": [job_failure(1.0)]}
     bounded = run(duration=36000.0, **slow)
-    assert bounded.wall_s == 36000.0 and not bounded.hopeless
-    assert bounded.verdict is not None and "no progress" in bounded.verdict
+    assert bounded.wall_s == 36000.0
+    assert not bounded.hopeless
+    assert bounded.verdict is not None
+    assert "no progress" in bounded.verdict
     endless = run(steps=1000, **slow)
-    assert endless.hopeless and endless.verdict is not None
-    assert "between interruptions" in endless.verdict and endless.steps == 0
+    assert endless.hopeless
+    assert endless.verdict is not None
+    assert "between interruptions" in endless.verdict
+    assert endless.steps == 0
     assert math.fsum(endless.ledger_s.values()) == pytest.approx(endless.wall_s, rel=1e-9)
 
 
 def test_patience_ends_at_a_thousand_times_the_nominal_time() -> None:
     result = run(steps=10, stages={"start": 1e9}, failures=[planted(5.0)])
-    assert result.hopeless and result.wall_s == pytest.approx(10_000.0)
+    assert result.hopeless
+    assert result.wall_s == pytest.approx(10_000.0)
 
 
 def test_the_events_and_the_ledger_as_frames() -> None:

@@ -16,7 +16,9 @@ from clustersim.run.storage import Flow, SharedStorage
 
 
 def storage(env: simpy.Environment, **keys: Any) -> SharedStorage:
-    return SharedStorage(env, SharedFilesystem.model_validate({"write_bandwidth": 100.0, "read_bandwidth": 100.0, **keys}))
+    return SharedStorage(
+        env, SharedFilesystem.model_validate({"write_bandwidth": 100.0, "read_bandwidth": 100.0, **keys})
+    )
 
 
 def play(flows: list[tuple[float, float, str, int]], outage: tuple[float, float] | None = None,
@@ -65,7 +67,9 @@ def test_a_shared_pool_counts_each_direction_by_its_own_bandwidth() -> None:
 
 
 def test_a_node_is_limited_and_the_others_take_what_it_leaves() -> None:
-    rates = storage(simpy.Environment()).rates([Flow(1.0, "write", 1, 10.0, lambda: None), Flow(1.0, "write", 1, math.inf, lambda: None)])
+    rates = storage(simpy.Environment()).rates(
+        [Flow(1.0, "write", 1, 10.0, lambda: None), Flow(1.0, "write", 1, math.inf, lambda: None)]
+    )
     assert rates == pytest.approx([10.0, 90.0])
     assert play([(0.0, 100.0, "write", 2)], per_node_bandwidth=5.0)[0] == [10.0]
 
@@ -98,8 +102,14 @@ def test_a_flow_that_is_cut_gives_back_its_bandwidth() -> None:
     assert shared.moved["write"] == pytest.approx(400.0)
 
 
-@given(st.lists(st.tuples(st.floats(0, 50), st.floats(0, 1e4), st.sampled_from(["read", "write"]), st.integers(1, 9)), max_size=8),
-       st.sampled_from(["shared", "separate"]), st.tuples(st.floats(0, 60), st.floats(0, 20)))  # fmt: skip
+@given(
+    st.lists(
+        st.tuples(st.floats(0, 50), st.floats(0, 1e4), st.sampled_from(["read", "write"]), st.integers(1, 9)),
+        max_size=8,
+    ),
+    st.sampled_from(["shared", "separate"]),
+    st.tuples(st.floats(0, 60), st.floats(0, 20)),
+)
 def test_bytes_are_conserved_and_no_pool_is_exceeded(flows: list[tuple[float, float, str, int]], duplex: str,
                                                      outage: tuple[float, float]) -> None:  # fmt: skip
     ends, shared = play(flows, outage, duplex=duplex, per_node_bandwidth=30.0)
@@ -112,7 +122,11 @@ def test_bytes_are_conserved_and_no_pool_is_exceeded(flows: list[tuple[float, fl
         assert max(ends) >= min(f[0] for f in flows) + total / 100.0 - 1e-6
 
 
-@given(st.lists(st.tuples(st.sampled_from(["read", "write"]), st.integers(1, 9), st.floats(1, 200)), min_size=1, max_size=8))
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["read", "write"]), st.integers(1, 9), st.floats(1, 200)), min_size=1, max_size=8
+    )
+)
 def test_rates_are_max_min_fair(members: list[tuple[str, int, float]]) -> None:
     # Max–min: the pool is used up unless all are at their limits, and no one below his limit gets less than another.
     flows = [Flow(1.0, direction, clients, limit, lambda: None) for direction, clients, limit in members]  # type: ignore[arg-type]
