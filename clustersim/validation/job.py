@@ -143,12 +143,26 @@ class Reader:
         layout: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep, "chunks": self.chunks(pp),
                                   "zero": self.zero(), "sequence_parallel": self.sequence_parallel(tp),
                                   "overlap": self.overlap()}  # fmt: skip
+        layout["shard"] = self.shard(dp * cp)
         etp = re.search(r"ETP ?= ?(\d+)|expert tensor parallel (\d+)", row.text("note") or "")
         if etp and ep > 1:
             layout["expert_tp"] = int(etp.group(1) or etp.group(2))
-        elif ep > 1 and "folding" not in (row.text("system") or ""):
-            layout["expert_tp"] = tp if ep * tp <= dp * cp * tp else 1
+        elif ep > 1:
+            folded = "folding" in (row.text("system") or "") or self.source.value("expert_tp") == 1
+            layout["expert_tp"] = 1 if folded else tp
         return layout
+
+    def shard(self, replicas: int) -> dict[str, Any]:
+        """Groups that share state where the note names them: shards inside a node, or of a given size."""
+        note = self.row.text("note") or ""
+        size = re.search(r"zero1=(\d+)|sharded within (\d+) GPUs", note)
+        shard: dict[str, Any] = {"broadcast": True} if self.source.value("broadcast") else {}
+        if size:
+            shard["optimizer"] = min(replicas, int(size.group(1) or size.group(2)))
+        if re.search(r"\bHSDP\b", note):
+            each = min(replicas, self.row.whole("gpus_per_node") or 8)
+            shard.update(parameters=each, gradients=each, optimizer=each)
+        return shard
 
     def chunks(self, pp: int) -> int:
         """Chunks a rank."""

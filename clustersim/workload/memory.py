@@ -8,7 +8,7 @@ The schedule says how many units of each stage a rank holds at its peak; everyth
   two layers (the one in use and the next) and the vocabulary are gathered at a time; the fp32 shard is the master copy.
   Behind a pipeline, ZeRO 3 keeps weights and gradients whole from the first microbatch to the last (torchtitan, Llama 3
   3.3.2: not resharded after the forward, or every microbatch would gather anew);
-* routed experts are replicated, and so sharded, over ``dp·cp·tp ÷ (ep·expert_tp)`` ranks;
+* ``layout.shard`` sets other degrees of sharding (HSDP, InternEvo); routed experts are replicated, and so sharded, over ``dp·cp·tp ÷ (ep·expert_tp)`` ranks;
 * activations are units in flight × ``kept.stage_kept_bytes``;
 * logits by the stack's ``loss_kept_bytes``: 10 each in a vocabulary-parallel loss (16-bit, fp32, shifted fp32, then the
   gradient in place), 14 in PyTorch's own (16-bit, fp32 log-softmax, and two fp32 gradients);
@@ -38,6 +38,7 @@ CONTEXT = 1.343e9
 "Model training anatomy", https://huggingface.co/docs/transformers/model_memory_anatomy)."""
 NCCL_GROUP = 2.0 * 16 * 4 * 2**20
 """Bytes of a communicator: two connections on each of 16 channels, 4 MiB each (NCCL_BUFFSIZE's default)."""
+
 
 @dataclass(frozen=True)
 class RankMemory:
@@ -225,19 +226,27 @@ class Memory:
         weight = 4.0 if wide else 2.0
         cast = 2 * element_bytes(training.precision) if training.precision in NARROW else 0.0
         gradient = 4.0 + self.unit.stack.extra_gradient_bytes if training.grad_dtype == "fp32" else 2.0
-        state = training.optimizer.state_bytes_per_param + self.unit.stack.step_gradient_bytes - (4.0 if wide and self.layout.zero < 3 else 0.0)
+        state = (
+            training.optimizer.state_bytes_per_param
+            + self.unit.stack.step_gradient_bytes
+            - (4.0 if wide and self.layout.zero < 3 else 0.0)
+        )
         ends, layers = self._ends(stages), self._largest_layer(stages)
         weights, gradients = weight * held.total + cast * (held.total - ends), gradient * trained.total
-        sharded = self.layout.zero == 3 and self.layout.pp == 1
+        sharded, shard = self.layout.zero == 3 and self.layout.pp == 1, self.layout.shard
         if sharded or training.offload.parameters != "none":
             weights = min(weights, weight * ends + (weight + cast) * 2 * layers)
         if self.layout.zero == 2 or sharded:
-            gradients = gradient * (self._shard(trained) + min(trained.total, 2 * layers))
-        optimizer = max(0.0, state) * (self._shard(trained) if self.layout.zero else trained.total)
+            gradients = gradient * (self._shard(trained, shard.gradients) + min(trained.total, 2 * layers))
+        optimizer = max(0.0, state) * (self._shard(trained, shard.optimizer) if self.layout.zero else trained.total)
         return weights, gradients, optimizer if training.offload.optimizer == "none" else 0.0
 
-    def _shard(self, held: LocalParameters) -> float:
-        return held.dense / self.replicas.dense + held.expert / self.replicas.expert
+    def _shard(self, held: LocalParameters, degree: int | None) -> float:
+        """Parameters of one shard; ``degree`` ranks share them, by default all that hold the same."""
+        dense, expert = self.replicas
+        if degree is not None:
+            dense, expert = min(dense, degree), min(expert, degree)
+        return held.dense / dense + held.expert / expert
 
     def _largest_layer(self, stages: Sequence[StageContent]) -> float:
         moe = any(stage.moe or (stage.mtp and self.model.moe) for stage in stages)
@@ -252,7 +261,12 @@ class Memory:
         """Bytes of the loss of one unit."""
         if self.vocabulary_ranks == 1 and not any(stage.head for stage in stages):
             return 0.0
-        return self.unit.stack.loss_kept_bytes * self.unit.cut.tokens * self.model.vocab / (self.layout.tp * self.vocabulary_ranks)
+        return (
+            self.unit.stack.loss_kept_bytes
+            * self.unit.cut.tokens
+            * self.model.vocab
+            / (self.layout.tp * self.vocabulary_ranks)
+        )
 
     def buffers(self, stages: Sequence[StageContent]) -> float:
         """Bytes of one layer's backward workspace, of its recomputation, and of messages."""
