@@ -46,33 +46,45 @@ def peak_in_flight(graph: Graph) -> Ints:
 
 
 @lru_cache(maxsize=256)
-def _changes(graph: Graph) -> list[tuple[Ints, Ints]]:
-    """For each rank, in list order: the stage of every op that takes or frees a unit's activations, and +1 or -1."""
+def _changes(graph: Graph) -> list[tuple[Ints, Ints, Ints]]:
+    """For each rank, in list order: the stage of every op that takes or frees, and the units that it adds to those held
+    whole and to those held for their W alone (0, 1 or -1 each)."""
     parts = graph.parts
-    change = np.isin(parts.kind, _TAKES).astype(np.int64) - _frees(graph)
+    free = _frees(graph)
+    weight, inward = parts.kind == CODE[Kind.W], (parts.kind == CODE[Kind.I]) & ~free
+    whole = np.isin(parts.kind, _TAKES).astype(np.int64) - (free & ~weight) - inward
+    pending = inward.astype(np.int64) - weight
     rank, place = parts.rank[parts.node], parts.place[parts.node]
-    by = np.lexsort((-change, place, rank))
-    by = by[change[by] != 0]
+    by = np.lexsort((-whole, place, rank))
+    by = by[(whole[by] != 0) | (pending[by] != 0)]
     edges = np.searchsorted(rank[by], np.arange(graph.ranks + 1))
-    return [(parts.stage[by[a:b]], change[by[a:b]]) for a, b in pairwise(edges.tolist())]
+    return [(parts.stage[by[a:b]], whole[by[a:b]], pending[by[a:b]]) for a, b in pairwise(edges.tolist())]
 
 
-def in_flight_at_peak(graph: Graph, stage_bytes: npt.ArrayLike) -> list[dict[int, float]]:
+def in_flight_at_peak(
+    graph: Graph, stage_bytes: npt.ArrayLike, pending_bytes: npt.ArrayLike | None = None
+) -> list[dict[int, float]]:
     """Units of each stage that each rank holds when their bytes are highest (the first such moment, in list order).
 
     Args:
         graph: a compiled schedule.
-        stage_bytes: (stages,) bytes that one unit keeps on each stage.
+        stage_bytes: (stages,) bytes that one unit keeps on each stage from its F to its B, or to its I.
+        pending_bytes: (stages,) bytes that it keeps from its I to its W; None: as much as before.
 
     Returns:
-        One mapping a rank: stage → units.
+        One mapping a rank: stage → units, those that wait for their W alone counted by their bytes.
     """
-    size, held = np.asarray(stage_bytes, float), []
-    for stages, change in _changes(graph):
+    size = np.asarray(stage_bytes, float)
+    share = np.ones_like(size)
+    if pending_bytes is not None:
+        share = np.divide(np.asarray(pending_bytes, float), size, out=np.zeros_like(size), where=size > 0)
+    held = []
+    for stages, whole, pending in _changes(graph):
         counts = dict.fromkeys(np.unique(stages).tolist(), 0.0)
         if len(stages):
-            peak = int(np.cumsum(change * size[stages]).argmax()) + 1
-            present = np.bincount(stages[:peak], weights=change[:peak], minlength=graph.stages)
+            units = whole + pending * share[stages]
+            peak = int(np.cumsum(units * size[stages]).argmax()) + 1
+            present = np.bincount(stages[:peak], weights=units[:peak], minlength=graph.stages)
             counts = {stage: float(present[stage]) for stage in counts}
         held.append(counts)
     return held

@@ -8,7 +8,7 @@ import numpy as np
 
 from clustersim.pipeline.activations import in_flight_at_peak
 from clustersim.workload.fit import check
-from clustersim.workload.kept import stage_kept_bytes, unit_of
+from clustersim.workload.kept import pending_bytes, stage_kept_bytes, unit_of
 from clustersim.workload.memory import Memory, MemoryReport
 
 if TYPE_CHECKING:
@@ -21,7 +21,9 @@ def step_memory(step: StepModel) -> Memory:
     unit = unit_of(plan.cut, step.stack, plan.training.precision)
     contents = [costs.stage_contents[stage % plan.shape.per_chain] for stage in range(plan.shape.graph.stages)]
     known = {content: stage_kept_bytes(plan.model, unit, plan.training.recompute, content) for content in set(contents)}
-    held = in_flight_at_peak(plan.shape.graph, np.array([known[content] for content in contents]))
+    later = {content: pending_bytes(plan.model, unit, content) for content in known}
+    held = in_flight_at_peak(plan.shape.graph, np.array([known[content] for content in contents]),
+                             np.array([later[content] for content in contents]))  # fmt: skip
     shared = getattr(plan.schedule, "vocabulary_parallel", "none") != "none"
     return Memory(
         plan.model,

@@ -164,6 +164,27 @@ def kept_bytes(tensors: Iterable[Kept], recompute: Recompute) -> float:
                if not ops.intersection(tensor.parts))  # fmt: skip
 
 
+def pending_bytes(model: TransformerModel, unit: Unit, stage: StageContent) -> float:
+    """Bytes that one unit keeps on a stage between its input gradient (I) and its weight gradient (W): the input and the
+    output gradient of every product (32·s·b·h a layer for a GPT, arXiv 2401.10241, table 1)."""
+    if stage.no_backward:
+        return 0.0
+    cut, size = unit.cut, unit.outside * model.hidden
+    total = size * (unit.input_width + cut.width) if stage.head else 0.0
+    for moe, count in ((False, stage.dense), (True, stage.moe), (model.moe is not None, stage.mtp)):
+        if count:
+            tensors = {tensor.name: tensor.bytes for tensor in layer_kept(model, unit, moe)}
+            total += count * (sum(tensors.get(name, 0.0) for name in PENDING) + 2 * size * cut.width)
+    return total
+
+
+PENDING = (
+    *("attention input", "mlp input", "attention output", "mlp activation", "routed input", "moe activation"),
+    *("queries, keys, values", "mlp first product", "moe first product", "routed output"),
+)
+"""Inputs of products, and tensors as large as the output gradients of products; the two of width h are added apart."""
+
+
 def stage_kept_bytes(model: TransformerModel, unit: Unit, recompute: Recompute, stage: StageContent) -> float:
     """Bytes that one unit in flight keeps on a stage, logits apart.
 
