@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clustersim.hardware.collectives import domain_gpus
 from clustersim.workload.device import Device
 from clustersim.workload.flops import StepFlop, step_flop
 
@@ -125,9 +126,10 @@ def memory_of(step: StepModel) -> dict[str, Any]:
 def warnings_of(step: StepModel, flop: StepFlop) -> tuple[str, ...]:
     """Sentences on what makes the prediction less certain, or the layout wasteful."""
     plan, found = step.plan, list(step.plan.schedule.notes(step.plan.pipe))
-    if plan.layout.tp > step.groups.domain:
+    domain = domain_gpus(plan.cluster.node)
+    if plan.layout.tp > domain:
         found.append(
-            f"tensor parallelism over {plan.layout.tp} GPUs leaves the fast domain of {step.groups.domain}: "
+            f"tensor parallelism over {plan.layout.tp} GPUs leaves the fast domain of {domain}: "
             "every layer waits for the network"
         )
     used = plan.dp * plan.layout.tp * plan.layout.cp * plan.layout.pp
