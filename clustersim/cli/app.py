@@ -9,7 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
-from clustersim.errors import nearest
+from clustersim.errors import ClusterSimError, nearest
 
 COMMANDS: dict[str, tuple[str, str]] = {
     # name: (module below clustersim.cli, one line of help); the module holds `app` (a group) or `command` (a function)
@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("schema", "Print the JSON Schema of scenarios, for editors."),
     "compare": ("compare", "Run designs on the same failures and say which is better."),
     "sweep": ("sweep", "Run a scenario at many points: table, figure, best point; resumable."),
+    "importance": ("importance", "Which inputs matter, and how much of the spread is luck."),
     "results": ("results", "Merge, check and export the records of a study."),
     "validate": ("validate", "Compare predictions with published measurements, or with your own."),
     "schedule": ("schedule", "List, export, check and evaluate pipeline schedules."),
@@ -31,8 +32,27 @@ HELP = """Simulate large training clusters: how much useful training you get, wh
 Start with: clustersim init my-job.yaml; clustersim run my-job.yaml"""
 
 
+class ReaderGone(ClusterSimError):
+    """Whoever read the output closed it before its end."""
+
+
+class Interrupted(ClusterSimError):
+    """Ctrl-C."""
+
+    exit_code = 130
+
+
 class LazyGroup(TyperGroup):
     """A group whose commands are imported when they are called."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; typer itself would end silently on these two."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError:
+            raise ReaderGone from None
+        except KeyboardInterrupt:
+            raise Interrupted("interrupted") from None
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)

@@ -7,11 +7,8 @@ import os
 import sys
 from collections.abc import Sequence
 
-from clustersim.cli.app import app
+from clustersim.cli.app import Interrupted, ReaderGone, app
 from clustersim.errors import ClusterSimError
-
-INTERRUPTED = 130
-
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and exit.
@@ -28,20 +25,18 @@ def guarded(arguments: Sequence[str] | None = None) -> int:
         code = _run(arguments)
         sys.stdout.flush()
         return code
+    except (ReaderGone, BrokenPipeError):
+        return _closed()
     except ClusterSimError as error:
         _say(str(error))
         return error.exit_code
     except KeyboardInterrupt:
         _say("interrupted")
-        return INTERRUPTED
-    except BrokenPipeError:
-        return _closed()
+        return Interrupted.exit_code
     except MemoryError:
         _say("clustersim: out of memory")
         return 1
     except OSError as error:
-        if error.errno == errno.EPIPE:
-            return _closed()
         _say(f"clustersim: {_os_sentence(error)}")
         return 1
 

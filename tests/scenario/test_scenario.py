@@ -101,7 +101,7 @@ class TestReplace:
 
     def test_lists_and_presets(self) -> None:
         assert self.scenario.replace("failures.0.mtbf", "5 y").failures[0].mtbf == 5 * 365 * 86400.0  # type: ignore[attr-defined]
-        assert self.scenario.replace("model.layers", 120).model.layers == 120
+        assert self.scenario.replace("model.layers", 127).model.layers == 127
         assert self.scenario.replace("cluster.node.gpu", "h200").cluster.node.gpu.memory > 140e9
 
     def test_several_values_that_fit_only_together(self) -> None:

@@ -1,0 +1,288 @@
+"""Commands as a newcomer uses them: what is printed where, exit codes, JSON, files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clustersim.cli.app import COMMANDS
+from clustersim.scenario.load import load
+
+Cli = Callable[..., Any]
+
+
+class TestHelp:
+    def test_lists_every_command_with_one_line(self, cli: Cli) -> None:
+        ran = cli("--help")
+        assert ran.code == 0
+        assert all(f" {name} " in ran.out for name in COMMANDS)
+
+    @pytest.mark.parametrize("name", COMMANDS)
+    def test_every_command_has_help(self, cli: Cli, name: str) -> None:
+        ran = cli(name, "-h")
+        assert ran.code == 0
+        assert "Usage: clustersim" in ran.out
+        assert max(map(len, ran.out.splitlines())) <= 80
+
+    def test_version(self, cli: Cli) -> None:
+        assert cli("--version").out.startswith("clustersim 0.")
+
+    def test_a_misspelt_command_names_the_nearest(self, cli: Cli) -> None:
+        ran = cli("chek")
+        assert ran.code == 2
+        assert "did you mean 'check'?" in ran.err
+
+    @pytest.mark.parametrize("arguments", [["run"], ["run", "x.yaml", "--replicas", "0"], ["run", "x.yaml", "--bogus"],
+                                           ["run", "x.yaml", "--seed", "-1"], ["run", "x.yaml", "--workers", "two"]])  # fmt: skip
+    def test_wrong_usage_is_exit_2(self, cli: Cli, arguments: list[str]) -> None:
+        assert cli(*arguments).code == 2
+
+
+class TestInit:
+    def test_what_it_writes_checks_out(self, cli: Cli, tmp_path: Path) -> None:
+        path = str(tmp_path / "job.yaml")
+        assert cli("init", path).code == 0
+        assert cli("check", path).code == 0
+        text = Path(path).read_text()
+        assert sum(line.lstrip().startswith("#") or " # " in line for line in text.splitlines()) > 15
+
+    def test_an_existing_file_is_left_alone(self, cli: Cli, small: str) -> None:
+        before = Path(small).read_text()
+        ran = cli("init", small)
+        assert (ran.code, ran.err) == (2, "small.yaml: exists already and is left alone; name another file\n")
+        assert Path(small).read_text() == before
+
+    def test_no_folder(self, cli: Cli, small: str) -> None:
+        assert cli("init", "no/such/job.yaml").code == 2
+
+    def test_to_standard_output(self, cli: Cli) -> None:
+        assert cli("init", "-").out.startswith("# A training job")
+
+
+class TestCheck:
+    def test_what_is_right(self, cli: Cli, small: str) -> None:
+        ran = cli("check", small)
+        assert ran.code == 0
+        assert ran.out.startswith("small.yaml: ok: llama3-8b, 16 GPUs = tp 2 × pp 1 × cp 1 × dp 8, 8 microbatches; the fullest GPU")
+
+    def test_every_error_of_every_file(self, cli: Cli, small: str) -> None:
+        Path("bad.yaml").write_text("naem: x\n")
+        ran = cli("check", "bad.yaml", small, "nope.yaml")
+        assert ran.code == 2
+        assert len(ran.err.splitlines()) == 5
+        assert "small.yaml: ok" in ran.out
+        assert "Traceback" not in ran.err
+
+    def test_json(self, cli: Cli, small: str) -> None:
+        Path("bad.yaml").write_text(Path(small).read_text() + "naem: x\n")
+        ran = cli("check", "bad.yaml", small, "--json")
+        assert ran.code == 2
+        bad, good = ran.json["scenarios"]
+        assert (good["exit_code"], good["problems"]) == (0, [])
+        assert bad["problems"][0] | {"text": ""} == {
+            "file": "bad.yaml", "line": 10, "column": 1, "path": "naem",
+            "message": "there is no key 'naem' here; did you mean 'name'?", "text": "",
+        }  # fmt: skip
+
+    def test_what_does_not_fit_in_memory_is_exit_3_and_says_what_would(self, cli: Cli, small: str) -> None:
+        for command in ("check", "step", "run"):
+            ran = cli(command, small, "--set", "model=llama3-70b", "--set", "parallelism.tp=1")
+            assert ran.code == 3
+            assert "does not fit: pipeline rank 0 of 1 needs" in ran.err
+            assert "bytes" in ran.err
+
+
+class TestRun:
+    def test_summary_fits_a_terminal_and_says_what_matters(self, cli: Cli, small: str) -> None:
+        ran = cli("run", small)
+        assert ran.code == 0
+        assert max(map(len, ran.out.splitlines())) <= 80
+        for words in ("tokens trained", "ETTR", "MFU", "interruptions", "Where the time goes", "train  ", "Costs most:", "Change first:"):
+            assert words in ran.out
+        assert "\x1b" not in ran.out
+
+    def test_time_to_train_for_a_run_of_steps(self, cli: Cli, small: str) -> None:
+        ran = cli("run", small, "--set", "training.duration=null", "--set", "training.tokens=20e9")
+        assert ran.code == 0
+        assert "time to train" in ran.out
+
+    def test_json_is_the_contract_s(self, cli: Cli, small: str) -> None:
+        ran = cli("run", small, "--json")
+        document = ran.json
+        assert list(document) == ["scenario", "version", "seed", "replicas", "step", "run"]
+        assert (document["scenario"], document["seed"], document["replicas"]) == ("small", 0, 4)
+        for name in ("wall_s", "ettr", "goodput_tokens_per_s", "interruptions", "effective_mfu", "gpu_hours", "steps", "tokens",
+                     "lost_work_s", "nodes_down_p99", "mtti_s"):  # fmt: skip
+            assert set(document["run"][name]) == {"mean", "sd", "p05", "p50", "p95", "ci95"}
+        wall = document["run"]["wall_s"]["mean"]
+        assert sum(item["mean"] for item in document["run"]["ledger_s"].values()) == pytest.approx(wall, rel=1e-9)
+        assert document["run"]["ettr"]["mean"] == pytest.approx(document["run"]["ledger_s"]["train"]["mean"] / wall)
+        assert sum(document["step"]["breakdown_s"].values()) == pytest.approx(document["step"]["step_time_s"])
+
+    def test_undefined_is_null(self, cli: Cli, small: str) -> None:
+        document = cli("run", small, "--json", "--set", "failures=[]", "--replicas", "1").json
+        assert document["run"]["mtti_s"] is None
+        assert document["run"]["interruptions"] == {"mean": 0.0, "sd": 0.0, "p05": 0.0, "p50": 0.0, "p95": 0.0, "ci95": None}
+
+    def test_options_rule_over_the_scenario(self, cli: Cli, small: str) -> None:
+        document = cli("run", small, "--json", "--seed", "7", "--replicas", "2").json
+        assert (document["seed"], document["replicas"]) == (7, 2)
+
+    def test_several_scenarios_give_a_list(self, cli: Cli, small: str) -> None:
+        ran = cli("run", small, small, "--json", "-o", "out", "--replicas", "1")
+        assert [item["scenario"] for item in ran.json] == ["small", "small"]
+        assert sorted(path.name for path in Path("out").iterdir()) == ["small-0", "small-1"]
+
+    def test_the_same_bytes_for_any_number_of_workers_and_executor(self, cli: Cli, small: str) -> None:
+        first = cli("run", small, "--json", "--workers", "1").out
+        assert cli("run", small, "--json", "--executor", "processes", "--workers", "2").out == first
+        assert cli("run", small, "--json", "--executor", "serial").out == first
+        assert cli("run", small, "--json", "-o", "out").out == first
+
+    def test_errors_of_all_scenarios_before_anything_runs(self, cli: Cli, small: str) -> None:
+        ran = cli("run", small, "nope.yaml", "--set", "simulation.replicas=x", "-o", "out")
+        assert ran.code == 2
+        assert ran.out == ""
+        assert len(ran.err.splitlines()) == 2
+        assert not Path("out").exists()
+
+    def test_a_run_that_is_hopeless_is_exit_1_with_the_reason(self, cli: Cli, small: str) -> None:
+        ran = cli("run", small, "--set", "training.duration=null", "--set", "training.steps=100000",
+                  "--set", "failures=[{name: x, component: job, mtbf: 20 s, severity: process}]", "--replicas", "2")  # fmt: skip
+        assert ran.code == 1
+        assert "were given up" in ran.err
+
+
+class TestFiles:
+    def test_everything_is_written(self, cli: Cli, small: str) -> None:
+        import pandas as pd
+
+        ran = cli("run", small, "-o", "out/deep", "--json")
+        folder = Path("out/deep")
+        assert sorted(path.name for path in folder.iterdir()) == [
+            "events.parquet", "ledger.parquet", "report.html", "scenario.resolved.yaml", "summary.json"
+        ]  # fmt: skip
+        summary = json.loads((folder / "summary.json").read_text())
+        assert {key: summary[key] for key in ran.json} == ran.json
+        assert summary["provenance"]["scenario_sha256"] == load(small).sha256
+        assert load(folder / "scenario.resolved.yaml") == load(small)
+        ledger = pd.read_parquet(folder / "ledger.parquet")
+        assert ledger.groupby("replica")["seconds"].sum().tolist() == pytest.approx([2 * 86400.0] * 4)
+        events = pd.read_parquet(folder / "events.parquet")
+        assert set(events["replica"]) == {0, 1, 2, 3}
+        failures = events[(events["event"] == "failure")].groupby("replica").size().mean()
+        assert failures >= summary["run"]["interruptions"]["mean"]
+
+    def test_the_page_is_self_contained_and_escapes(self, cli: Cli, small: str) -> None:
+        assert cli("run", small, "-o", "out", "--set", "name=<b>x</b>", "--set", "description=a & <script>b").code == 0
+        page = Path("out/report.html").read_text()
+        assert "<script" not in page
+        assert "http" not in page.replace("<!doctype html>", "").split("<h2>Scenario</h2>")[0]
+        assert "&lt;b&gt;x&lt;/b&gt;" in page
+
+    def test_a_second_run_replaces_the_first(self, cli: Cli, small: str) -> None:
+        cli("run", small, "-o", "out")
+        cli("run", small, "-o", "out", "--seed", "5")
+        assert json.loads(Path("out/summary.json").read_text())["seed"] == 5
+        assert len(list(Path("out").iterdir())) == 5
+
+    @pytest.mark.parametrize(("out", "words"), [("small.yaml", "is a file; -o needs the name of a folder"),
+                                                ("small.yaml/x", "cannot be written to: Not a directory"),
+                                                ("/proc/x", "cannot be written to")])  # fmt: skip
+    def test_a_folder_that_cannot_be(self, cli: Cli, small: str, out: str, words: str) -> None:
+        ran = cli("run", small, "-o", out)
+        assert ran.code == 2
+        assert words in ran.err
+
+
+class TestStep:
+    def test_summary(self, cli: Cli, small: str) -> None:
+        ran = cli("step", small)
+        assert ran.code == 0
+        assert max(map(len, ran.out.splitlines())) <= 80
+        assert all(words in ran.out for words in ("step  ", "MFU", "HFU", "memory", "Where the step goes", "compute"))
+
+    def test_json(self, cli: Cli, small: str) -> None:
+        report = cli("step", small, "--json").json
+        for key in ("step_time_s", "tokens_per_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu", "hfu", "bubble_fraction",
+                    "model_flops_per_step", "microbatches", "breakdown_s", "memory"):  # fmt: skip
+            assert key in report
+        assert {"peak_bytes", "limit_bytes", "stages"} <= set(report["memory"])
+
+    @pytest.mark.parametrize("name", ["t.html", "t.json", "t.svg"])
+    def test_timeline(self, cli: Cli, small: str, name: str) -> None:
+        assert cli("step", small, "--timeline", name).code == 0
+        assert Path(name).stat().st_size > 500
+
+    def test_timeline_of_no_known_kind(self, cli: Cli, small: str) -> None:
+        assert cli("step", small, "--timeline", "t.bmp").code == 2
+
+
+class TestList:
+    def test_kinds(self, cli: Cli) -> None:
+        ran = cli("list")
+        assert all(kind in ran.out for kind in ("gpus", "nodes", "models", "schedules", "engines", "strategies", "distributions"))
+
+    @pytest.mark.parametrize(("kind", "names"), [("gpus", ["h100-sxm", "mi300x"]), ("engines", ["async", "sync", "none"]),
+                                                 ("schedules", ["1f1b", "zb-v"]), ("failures", ["llama3-h100", "component"]),
+                                                 ("networks", ["llama3-roce", "fat-tree"])])  # fmt: skip
+    def test_names_with_one_line_each(self, cli: Cli, kind: str, names: list[str]) -> None:
+        ran = cli("list", kind)
+        assert ran.code == 0
+        found = {line.split()[0]: line for line in ran.out.splitlines()}
+        assert all(name in found and len(found[name].split()) > 2 for name in names)
+
+    def test_sources(self, cli: Cli) -> None:
+        ran = cli("list", "gpus", "--only", "h100-sxm")
+        assert "source of memory_bandwidth: NVIDIA H100 datasheet" in ran.out
+        assert "source of" not in cli("list", "gpus").out
+
+    def test_json(self, cli: Cli) -> None:
+        gpus = {item["name"]: item for item in cli("list", "gpus", "--json").json}
+        assert gpus["h100-sxm"]["values"]["memory_bandwidth"] == "3.35 TB/s"
+        assert "memory" in gpus["h100-sxm"]["sources"]
+        parts = {item["name"]: item for item in cli("list", "distributions", "--json").json}
+        assert parts["lognormal"]["keys"]["median"] == {"required": True, "default": None}
+
+    def test_unknown(self, cli: Cli) -> None:
+        assert "did you mean 'gpus'?" in cli("list", "gpu").err
+        assert cli("list", "gpus", "--only", "h100").code == 2
+
+
+class TestSchedule:
+    def test_export_check_evaluate(self, cli: Cli, tmp_path: Path) -> None:
+        path = str(tmp_path / "s.csv")
+        assert cli("schedule", "export", "zb-h1", "--pp", "4", "-m", "8", "-o", path).code == 0
+        assert cli("schedule", "check", path).code == 0
+        by_file = cli("schedule", "evaluate", path, "--json").json
+        assert by_file == cli("schedule", "evaluate", "zb-h1", "--pp", "4", "-m", "8", "--json").json
+        assert {"makespan", "bubble", "rank_span", "peak_in_flight", "messages", "idle_by_cause"} <= set(by_file)
+
+    def test_one_f_one_b_has_the_bubble_of_the_formula(self, cli: Cli) -> None:
+        found = cli("schedule", "evaluate", "1f1b", "--pp", "8", "-m", "16", "--json").json
+        assert found["bubble"]["work"] == pytest.approx(7 / 16)
+
+    def test_a_faulty_list_is_exit_1_and_a_deadlock_3(self, cli: Cli, tmp_path: Path) -> None:
+        path = tmp_path / "s.csv"
+        path.write_text("0F0,0F1,0B0\n1F0,1B0,1F1,1B1\n")
+        assert cli("schedule", "check", str(path)).code == 1
+        path.write_text("0F0,0B0\n1B0,1F0\n")
+        ran = cli("schedule", "check", str(path))
+        assert ran.code == 3
+        assert "waits for ever" in ran.err
+
+    @pytest.mark.parametrize("arguments", [["export", "zb-h9"], ["export", "1f1b", "--set", "foo=3"], ["evaluate", "nope.csv"],
+                                           ["evaluate", "1f1b", "--costs", "F=x"], ["evaluate", "1f1b", "--costs", "F=-1"],
+                                           ["evaluate", "1f1b", "--costs", "Q=1"], ["export", "dualpipe", "--pp", "3"]])  # fmt: skip
+    def test_wrong_input_is_exit_2(self, cli: Cli, arguments: list[str]) -> None:
+        ran = cli("schedule", *arguments)
+        assert ran.code == 2
+        assert "Traceback" not in ran.err
+
+
+def test_schema_is_json(cli: Cli) -> None:
+    assert cli("schema").json["title"] == "clustersim scenario"
