@@ -21,7 +21,6 @@ from clustersim.pipeline.dependencies import IS_COMPUTE
 from clustersim.pipeline.fabric import Fabric, Network, Route
 from clustersim.pipeline.graph import Floats, Graph
 from clustersim.pipeline.replay import Timeline, checked, release_times
-from clustersim.pipeline.topology import Csr
 
 __all__ = ["simulate"]
 
@@ -60,7 +59,7 @@ def simulate(
             checked(message_bytes, (len(graph.messages),), "message_bytes"),
             checked(op_bytes, (graph.ops,), "op_bytes"),
         )
-    run.env.run()
+    run.run()
     return run.timeline()
 
 
@@ -86,39 +85,16 @@ class _Run:
         self.network: Network | None = None
         self.route: dict[int, tuple[Route, float]] = {}
         self.message_route: dict[int, tuple[Route, float]] = {}
-        self._edges()
+        wiring = graph.wiring
+        self.waits = list(wiring.waits)
+        self.first_edge, self.head, self.carried = wiring.first_edge, wiring.head, wiring.carried
         self._release(release)
         self.only_one = [count == 1 and node < graph.ops for node, count in enumerate(self.waits)]
-        for nodes in self._streams():
-            self.env.process(self._stream(nodes))
-        starts = [node for node in range(graph.ops, graph.nodes) if not self.waits[node]]
-        assert not starts, "a transfer or barrier always follows an op"
-
-    def _edges(self) -> None:
-        """Outgoing edges a node, without those of stream order: the stream's process holds these."""
-        graph = self.graph
-        source, message = graph.edges.other, graph.edge_message
-        target = graph.order[np.repeat(np.arange(graph.nodes), np.diff(graph.edges.start))]
-        inside = (source < graph.ops) & (target < graph.ops)
-        stream = graph.stream
-        ordered = inside.copy()
-        ordered[inside] = stream[source[inside]] == stream[target[inside]]
-        keep = ~ordered
-        self.waits: list[int] = np.bincount(target[keep], minlength=graph.nodes).tolist()
-        csr, by = Csr.group(source[keep], target[keep], graph.nodes)
-        self.first_edge: list[int] = csr.start.tolist()
-        self.head: list[int] = csr.other.tolist()
-        self.carried: list[int] = message[keep][by].tolist()
 
     def _release(self, release: Floats) -> None:
         for node in np.flatnonzero(release).tolist():
             self.waits[node] += 1
             self._after(float(release[node]), partial(self._arrived, node))
-
-    def _streams(self) -> list[list[int]]:
-        by = np.argsort(self.graph.stream, kind="stable")
-        bounds = np.searchsorted(self.graph.stream[by], np.arange(1, len(self.graph.stream_names)))
-        return [nodes.tolist() for nodes in np.split(by, bounds)]
 
     def share(self, fabric: Fabric, message_bytes: Floats, op_bytes: Floats) -> None:
         """Let messages and copies cross shared links."""
@@ -138,12 +114,32 @@ class _Run:
         for traffic in fabric.traffic:
             self._after(traffic.start, partial(self.network.start, traffic.route, traffic.bytes, lambda _: None))
 
+    def run(self) -> None:
+        """Start the streams and run until nothing is left to do."""
+        self._find_express()
+        for nodes in self.graph.wiring.streams:
+            self.env.process(self._stream(nodes))
+        self.env.run()
+
+    def _find_express(self) -> None:
+        """The usual case, found ahead: a node whose one outgoing edge is a message that meets no traffic and is all
+        that its target awaits. ``express``: (nodes,) that target, −1 for other nodes; ``hop``: (nodes,) the delay."""
+        count = np.diff(self.first_edge)
+        edge = np.minimum(np.array(self.first_edge[:-1]), max(0, len(self.head) - 1))
+        head, message = (np.array([*values, -1])[edge] for values in (self.head, self.carried))
+        delay = np.where(message >= 0, np.array([*self.delay, 0.0])[message], 0.0)
+        free = (count == 1) & (delay > 0) & ~np.isin(message, list(self.message_route))
+        free[free] = np.array(self.only_one)[head[free]]
+        self.express: list[int] = np.where(free, head, -1).tolist()
+        self.hop: list[float] = delay.tolist()
+
     # --- processes and events -------------------------------------------------------------------------------
 
     def _stream(self, nodes: list[int]) -> Generator[simpy.Event, Any, None]:
         """A stream: its ops one after another, each when all that it waits for is there."""
         env, seconds, waits, start, end = self.env, self.seconds, self.waits, self.start, self.end
         gates, coming, first_edge, shared, notify = self.gate, self.coming, self.first_edge, self.route, self._notify
+        express, hop = self.express, self.hop
         for node in nodes:
             if waits[node]:
                 event = coming.pop(node, None)
@@ -159,7 +155,14 @@ class _Run:
             elif seconds[node]:
                 yield Timeout(env, seconds[node])
             end[node] = env._now
-            if first_edge[node] != first_edge[node + 1]:
+            if express[node] >= 0:
+                arrival = Timeout(env, hop[node])
+                gate = gates.pop(express[node], None)
+                if gate is None:
+                    coming[express[node]] = arrival
+                else:  # the stream stands there already: the arrival itself wakes it
+                    arrival.callbacks = gate.callbacks
+            elif first_edge[node] != first_edge[node + 1]:
                 notify(node)
 
     def _notify(self, node: int) -> None:
@@ -170,23 +173,9 @@ class _Run:
             if message >= 0 and message in self.message_route:
                 self._flow(self.message_route[message], delay, partial(self._delivered, head, message, self.env.now))
             elif delay:
-                self._send(head, delay)
+                self._after(delay, partial(self._arrived, head))
             else:
                 self._arrived(head)
-
-    def _send(self, head: int, delay: float) -> None:
-        """A message leaves for ``head``. If nothing else is awaited there, its arrival itself is what the stream
-        waits for."""
-        arrival = Timeout(self.env, delay)
-        assert arrival.callbacks is not None
-        if not self.only_one[head]:
-            arrival.callbacks.append(partial(self._arrived, head))
-        elif head in self.gate:
-            gate = self.gate.pop(head)
-            assert gate.callbacks is not None
-            arrival.callbacks.extend(gate.callbacks)
-        else:
-            self.coming[head] = arrival
 
     def _delivered(self, node: int, message: int, left: float) -> None:
         self.taken[message] = self.env.now - left

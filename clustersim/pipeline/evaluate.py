@@ -12,13 +12,21 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from clustersim.pipeline.activations import peak_in_flight
 from clustersim.pipeline.idle import busy, idle_by_cause
 from clustersim.pipeline.replay import Timeline
 
 
-def evaluate(timeline: Timeline) -> dict[str, Any]:
+def evaluate(timeline: Timeline, message_bytes: npt.ArrayLike | None = None) -> dict[str, Any]:
     """The numbers of a timeline, ready for JSON.
+
+    Args:
+        timeline: from either replay.
+        message_bytes: (messages,) or one number: bytes of each message (``Costs.bytes``); adds ``message_bytes``,
+        their sum.
 
     Returns:
         ``makespan`` (first start to last end, in the unit of the costs); ``bubble`` with ``step``, ``span``, ``work``;
@@ -29,7 +37,7 @@ def evaluate(timeline: Timeline) -> dict[str, Any]:
     graph = timeline.graph
     peaks = peak_in_flight(graph)
     share = graph.chunks * graph.program.slices
-    return {
+    result: dict[str, Any] = {
         "makespan": timeline.makespan,
         "bubble": bubbles(timeline),
         "rank_span": timeline.rank_span.tolist(),
@@ -38,6 +46,9 @@ def evaluate(timeline: Timeline) -> dict[str, Any]:
         "messages": int(graph.messages.counted.sum()),
         "idle_by_cause": idle_by_cause(timeline),
     }
+    if message_bytes is not None:
+        result["message_bytes"] = float(np.broadcast_to(message_bytes, len(graph.messages)).sum())
+    return result
 
 
 def bubbles(timeline: Timeline) -> dict[str, float | None]:

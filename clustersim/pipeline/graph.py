@@ -37,6 +37,7 @@ from clustersim.pipeline.topology import Csr, rounds
 if TYPE_CHECKING:
     from clustersim.pipeline.costs import Costs
     from clustersim.pipeline.kernel import Layout, Tables
+    from clustersim.pipeline.wiring import Wiring
 
 Floats = npt.NDArray[np.float64]
 
@@ -163,6 +164,18 @@ class Graph:
         from clustersim.pipeline.kernel import Tables
 
         return Tables.of(self)
+
+    @cached_property
+    def wiring(self) -> Wiring:
+        """What the SimPy replay walks."""
+        from clustersim.pipeline.wiring import Wiring
+
+        return Wiring.of(self)
+
+    @cached_property
+    def edge_target(self) -> Ints:
+        """(edges,) the node that each edge goes into."""
+        return self.order[np.repeat(np.arange(self.nodes), np.diff(self.edges.start))]
 
     @cached_property
     def lists(self) -> tuple[list[int], list[int], list[int]]:

@@ -18,8 +18,8 @@ second replay in which all ops of a kind take the kind's mean duration.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -44,91 +44,140 @@ class Gap:
 
 def idle_gaps(timeline: Timeline) -> list[Gap]:
     """Every idle stretch of every rank, rank by rank in time order."""
-    waits = _waits(timeline)
-    balanced = _balanced(timeline)
-    if balanced is not None:
-        allowed = {wait.op: wait.computed - wait.start for wait in _waits(balanced)}
-    gaps = []
-    for rank, ops in enumerate(_compute_ops(timeline.graph)):
-        first, last = timeline.first_start, timeline.first_start + timeline.makespan
-        if not len(ops):
-            gaps.append(Gap(rank, first, last, "drain"))
-            continue
-        gaps.append(Gap(rank, first, float(timeline.start[ops[0]]), "fill"))
-        gaps.append(Gap(rank, float(timeline.end[ops[-1]]), last, "drain"))
-    for wait in waits:
-        due = wait.computed if balanced is None else min(wait.computed, wait.start + allowed.get(wait.op, 0.0))
-        gaps += wait.gaps(due)
-    return sorted((gap for gap in gaps if gap.end > gap.start), key=lambda gap: (gap.rank, gap.start))
+    cut = _stretches(timeline)
+    by = np.lexsort((cut.start, cut.rank))
+    by = by[cut.end[by] > cut.start[by]]
+    rows = zip(*(column[by].tolist() for column in (cut.rank, cut.start, cut.end, cut.cause)), strict=True)
+    return [Gap(rank, start, end, CAUSES[cause]) for rank, start, end, cause in rows]
 
 
 def idle_by_cause(timeline: Timeline) -> dict[str, float]:
     """Idle seconds of each cause, summed over ranks."""
-    total = dict.fromkeys(CAUSES, 0.0)
-    for gap in idle_gaps(timeline):
-        total[gap.cause] += gap.end - gap.start
-    return total
+    cut = _stretches(timeline)
+    total = np.bincount(cut.cause, np.maximum(0.0, cut.end - cut.start), minlength=len(CAUSES))
+    return dict(zip(CAUSES, total.tolist(), strict=True))
 
 
-@dataclass(frozen=True)
-class _Wait:
-    """The gap before one op: ``computed`` is when what it needs was computed, ``left`` when it was sent, ``end`` its
-    start."""
+class _Stretches(NamedTuple):
+    """Idle stretches: (n,) arrays; ``cause`` indexes ``CAUSES``; some are empty."""
 
-    rank: int
-    op: int
-    start: float
-    computed: float
-    left: float
-    end: float
-    transit: str
+    rank: Ints
+    start: Floats
+    end: Floats
+    cause: Ints
 
-    def gaps(self, due: float) -> Iterator[Gap]:
-        """The gap cut by cause; ``due`` is when equal ranks would have computed what the op needs."""
-        yield Gap(self.rank, self.start, due, "dependency")
-        yield Gap(self.rank, due, self.computed, "imbalance")
-        yield Gap(self.rank, self.computed, self.left, "blocked_send")
-        yield Gap(self.rank, self.left, self.end, self.transit)
+
+class _Waits(NamedTuple):
+    """Gaps before ops, (n,) arrays: from ``start`` to ``end``, the op's start; ``computed`` is when what the op needs
+    was computed, ``left`` when it was sent; ``transit`` is the cause (index) of the time from then on."""
+
+    op: Ints
+    start: Floats
+    computed: Floats
+    left: Floats
+    end: Floats
+    transit: Ints
+
+
+def _stretches(timeline: Timeline) -> _Stretches:
+    """Fill and drain of every rank, and every gap between two of its ops cut by cause."""
+    waits, rank = _waits(timeline), timeline.graph.rank
+    due = _due(timeline, waits)
+    edges = (waits.start, due, waits.computed, waits.left, waits.end)
+    causes = [np.full(len(due), CAUSES.index(name)) for name in ("dependency", "imbalance", "blocked_send")]
+    ends = _ends(timeline)
+    return _Stretches(
+        np.concatenate([ends.rank, *[rank[waits.op]] * 4]),
+        np.concatenate([ends.start, *edges[:-1]]),
+        np.concatenate([ends.end, *edges[1:]]),
+        np.concatenate([ends.cause, *causes, waits.transit]),
+    )
+
+
+def _ends(timeline: Timeline) -> _Stretches:
+    """Fill and drain of every rank; a rank without compute drains all the time."""
+    ranks, first = timeline.graph.ranks, timeline.first_start
+    last = first + timeline.makespan
+    begins, stops = np.full(ranks, first), np.full(ranks, first)
+    for rank, ops in enumerate(_compute_ops(timeline.graph)):
+        if len(ops):
+            begins[rank], stops[rank] = timeline.start[ops[0]], timeline.end[ops[-1]]
+    cause = np.repeat([CAUSES.index("fill"), CAUSES.index("drain")], ranks)
+    start, end = np.concatenate([np.full(ranks, first), stops]), np.concatenate([begins, np.full(ranks, last)])
+    return _Stretches(np.tile(np.arange(ranks), 2), start, end, cause)
 
 
 def _compute_ops(graph: Graph) -> list[Ints]:
     return [ops[graph.compute[ops]] for ops in graph.rank_ops]
 
 
-def _waits(timeline: Timeline) -> list[_Wait]:
+def _due(timeline: Timeline, waits: _Waits) -> Floats:
+    """When equal ranks would have computed what each waiting op needs: the dependency's share of the wait."""
+    balanced = _balanced(timeline)
+    if balanced is None:
+        return waits.computed
+    allowed = np.zeros(timeline.graph.ops)
+    equal = _waits(balanced)
+    allowed[equal.op] = equal.computed - equal.start
+    return np.minimum(waits.computed, waits.start + allowed[waits.op])
+
+
+def _waits(timeline: Timeline) -> _Waits:
     """Every gap between two compute ops of a rank."""
-    binding = Binding(timeline)
-    waits: list[_Wait] = []
-    for rank, ops in enumerate(_compute_ops(timeline.graph)):
-        begin, end = timeline.end[ops[:-1]], timeline.start[ops[1:]]
-        late = np.flatnonzero(end > begin)
-        rows = zip(ops[late + 1].tolist(), begin[late].tolist(), end[late].tolist(), strict=True)
-        waits += [_wait(binding, rank, op, left, right) for op, left, right in rows]
-    return waits
+    graph = timeline.graph
+    pairs = [(ops[:-1], ops[1:]) for ops in _compute_ops(graph)]
+    before = np.concatenate([first for first, _ in pairs])
+    op = np.concatenate([second for _, second in pairs])
+    late = timeline.start[op] > timeline.end[before]
+    before, op = before[late], op[late]
+    start, end = timeline.end[before], timeline.start[op]
+    computed, left, transit = _causes(timeline, op, start, end)
+    computed = np.clip(computed, start, end)
+    return _Waits(op, start, computed, np.clip(left, computed, end), end, transit)
 
 
-def _wait(binding: Binding, rank: int, op: int, start: float, end: float) -> _Wait:
+def _causes(timeline: Timeline, op: Ints, start: Floats, end: Floats) -> tuple[Floats, Floats, Ints]:
+    """(n,) when what each op needs was computed, when it left, and the cause of the rest of the gap."""
+    graph, binding = timeline.graph, Binding(timeline)
+    source, message = binding.sources[op], binding.messages[op]
+    left = np.where(source >= 0, timeline.node_end[source], start)
+    computed = left.copy()
+    transit = np.full(len(op), CAUSES.index("latency"))
+    direct = (source >= 0) & (source < graph.ops)
+    direct[direct] = graph.compute[source[direct]]
+    if graph.p2p == "deferred":
+        sent = direct & (message >= 0)
+        computed[sent] = timeline.node_end[graph.messages.source[message[sent]]]
+    for index in np.flatnonzero(~direct & (source >= 0)).tolist():
+        found = _behind(binding, int(op[index]))
+        computed[index] = start[index] if found.computed is None else found.computed
+        left[index] = end[index] if found.blocked else computed[index]
+        transit[index] = CAUSES.index(found.transit)
+    return computed, left, transit
+
+
+class _Found(NamedTuple):
+    computed: float | None  # when the compute op at the end of the chain ended; None: there is none
+    transit: str
+    blocked: bool
+
+
+def _behind(binding: Binding, op: int) -> _Found:
+    """What stands behind an op that waits for communication: from edge to edge back to a compute op."""
     timeline, graph = binding.timeline, binding.timeline.graph
-    node, transit, left = op, "latency", end
+    node, transit = op, "latency"
     while True:
-        source, message = binding.of(node)
-        if source < 0:  # nothing but communication before it, or a release time
-            computed = left = start
-            break
-        if source in binding.transfer_of:
-            carried = binding.transfer_of[source]
-            if int(graph.messages.source_rank[carried]) == rank and node == op:
-                return _Wait(rank, op, start, start, end, end, "latency")
+        source, _ = binding.of(node)
+        if source < 0:
+            return _Found(None, transit, False)
+        carried = binding.transfer_of.get(source)
+        if carried is not None and node == op and graph.messages.source_rank[carried] == graph.rank[op]:
+            return _Found(None, transit, True)  # its rank's own send
+        if source < graph.ops and graph.compute[source]:
+            return _Found(float(timeline.node_end[source]), transit, False)
         if source < graph.ops and int(graph.kind[source]) in _COPIES:
             transit = "memory"
-        if source < graph.ops and graph.compute[source]:
-            left = float(timeline.node_end[source])
-            made = source if message < 0 or graph.p2p != "deferred" else int(graph.messages.source[message])
-            computed = float(timeline.node_end[made])
-            break
         node = source
-    computed = min(max(computed, start), end)
-    return _Wait(rank, op, start, computed, min(max(left, computed), end), end, transit)
 
 
 class Binding:

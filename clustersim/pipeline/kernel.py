@@ -24,12 +24,13 @@ from clustersim.pipeline.dependencies import Ints
 from clustersim.pipeline.graph import Floats, Graph
 
 Engine = Literal["auto", "python", "numpy", "numba"]
-_NUMBA_PAYS_AT = 2_000_000  # op-replicas: below, importing numba takes longer (~1 s) than it saves
-_NUMPY_PAYS_AT = 24  # op-replicas a round: below, the Python loop beats numpy's overhead of ~1 µs a call
+_PYTHON_OP_S = 0.7e-6  # seconds an op and replica in the Python loop
+_NUMPY_OP_S, _NUMPY_ROUND_S = 2e-8, 12e-6  # seconds an op and replica, and a round, with numpy
+_NUMBA_START_S = 2.0  # seconds to import numba and load or compile the kernel, once a process
 
 
 def choose(graph: Graph, replicas: int, engine: Engine) -> Engine:
-    """The engine to use; ``auto`` depends only on sizes and on whether numba is installed, and never on results.
+    """The engine to use. ``auto`` takes the one that should be fastest; results do not depend on it.
 
     Raises:
         ValueError: the engine is unknown, or numba was asked for and is not installed.
@@ -43,9 +44,11 @@ def choose(graph: Graph, replicas: int, engine: Engine) -> Engine:
     if engine != "auto":
         return engine
     work = graph.nodes * replicas
-    if has_numba() and ("numba" in sys.modules or work >= _NUMBA_PAYS_AT):
+    python, numpy = _PYTHON_OP_S * work, _NUMPY_OP_S * work + _NUMPY_ROUND_S * len(graph.rounds)
+    ready = "clustersim.pipeline.machine" in sys.modules
+    if has_numba() and (ready or min(python, numpy) > _NUMBA_START_S):
         return "numba"
-    return "numpy" if work >= _NUMPY_PAYS_AT * len(graph.rounds) else "python"
+    return "numpy" if numpy < python else "python"
 
 
 @lru_cache(maxsize=1)

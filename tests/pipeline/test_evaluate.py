@@ -26,6 +26,15 @@ def test_the_contract_of_evaluate() -> None:
     json.dumps(result, allow_nan=False)
 
 
+def test_bytes_of_messages_are_added_up() -> None:
+    timeline = timed(built("1f1b", 4, 8))
+    assert "message_bytes" not in evaluate(timeline)
+    assert evaluate(timeline, 2.5)["message_bytes"] == 48 * 2.5
+    costs = Costs.of(message_bytes=[1.0, 2.0, 3.0, 4.0])
+    # forwards leave stages 0, 1, 2; gradients stages 1, 2, 3
+    assert evaluate(timeline, costs.bytes(timeline.graph))["message_bytes"] == 8 * (1 + 2 + 3 + 2 + 3 + 4)
+
+
 def test_three_bubbles_of_the_zero_bubble_schedules() -> None:
     """ZB-H2 at p4 m8: 11.1 %, 0 %, 12.5 %; ZB-V: 5.9 %, 0 %, 6.25 %."""
     for kind, step, work in (("zb-h2", 1 / 9, 0.125), ("zb-v", 1.5 / 25.5, 0.0625)):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from clustersim.errors import Deadlock, InputError
+from clustersim.pipeline.comms import with_communication
 from clustersim.pipeline.dependencies import KINDS
 from clustersim.pipeline.graph import Graph, compile
 from clustersim.pipeline.ops import Fused, Kind, Op, program
@@ -150,3 +151,20 @@ def test_vocabulary_layer_meets_at_barriers() -> None:
 def test_units_that_are_a_whole_stage_have_no_microbatch() -> None:
     graph = compile(parse_program("0UNSHARD,0F0,0B0"))
     assert [KINDS[kind] for kind in graph.kind[graph.unit < 0]] == [Kind.UNSHARD]
+
+
+def test_batches_of_messages_are_opened_and_meet_under_blocking_p2p() -> None:
+    """torch's 1F1B sends and receives in one batch; unbatched the same order still runs, as one batch a boundary."""
+    program = built("1f1b", 2, 4)
+    batched = with_communication(program, batched=True)
+    assert timed(batched, latency=0.25).makespan == timed(program, latency=0.25).makespan
+    blocking = timed(batched, p2p="blocking", latency=0.25)
+    assert blocking.makespan >= timed(program, latency=0.25).makespan
+    assert len(blocking.graph.transfer) == 8
+
+
+def test_a_deadlock_of_transfers_names_both_ends() -> None:
+    """Under rendezvous a receive that stands behind the op that its sender waits for never comes."""
+    text = "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F1,1F1,1RECV_F0,1F0,1B0,1SEND_B0,1B1,1SEND_B1\n"
+    with pytest.raises(Deadlock, match=r"the transfer from 0SEND_F0 to 1RECV_F0 \(rank 0 to 1\)"):
+        compile(parse_program(text), p2p="blocking")

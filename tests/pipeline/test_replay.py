@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -196,9 +197,13 @@ def test_no_replicas_are_no_error() -> None:
 
 def test_auto_chooses_by_size_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     small, wide = compile(built("1f1b", 2, 4)), compile(built("1f1b", 64, 64))
-    monkeypatch.setattr(kernel, "has_numba", lambda: False)
+    monkeypatch.delitem(sys.modules, "clustersim.pipeline.machine", raising=False)
+    monkeypatch.setattr(kernel, "has_numba", lambda: True)
     assert kernel.choose(small, 1, "auto") == "python"
     assert kernel.choose(wide, 64, "auto") == "numpy"
+    assert kernel.choose(wide, 100_000, "auto") == "numba"
+    monkeypatch.setattr(kernel, "has_numba", lambda: False)
+    assert kernel.choose(wide, 100_000, "auto") == "numpy"
     with pytest.raises(ValueError, match="not installed"):
         kernel.choose(small, 1, "numba")
     with pytest.raises(ValueError, match="auto, python, numpy or numba"):
