@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clustersim.pipeline.graph import compile  # noqa: A004
+from clustersim.pipeline.graph import compile
 from clustersim.pipeline.ops import Program
 from clustersim.pipeline.replay import Costs, Timeline, replay
 from clustersim.pipeline.schedule import Pipeline, get_schedule
