@@ -51,9 +51,10 @@ class Candidate:
         """The decided keys as a scenario writes them."""
         choice = self.choice
         return {
-            "tp": choice.tp, "pp": choice.pp, "cp": choice.cp, "ep": choice.ep, "dp": choice.dp, "chunks": choice.chunks,
-            "schedule": self.schedule, "slices": choice.slices, "micro_batch": choice.micro_batch,
-            "microbatches": choice.microbatches, "recompute": self.training.recompute.dump(), "zero": choice.zero,
+            "tp": choice.tp, "pp": choice.pp, "cp": choice.cp, "ep": choice.ep, "dp": choice.dp,
+            "chunks": choice.chunks, "schedule": self.schedule, "slices": choice.slices,
+            "micro_batch": choice.micro_batch, "microbatches": choice.microbatches,
+            "recompute": self.training.recompute.dump(), "zero": choice.zero,
         }  # fmt: skip
 
 
@@ -111,12 +112,12 @@ def search_steps(model: TransformerModel, cluster: Cluster, training: Training, 
     found = _best_first(evaluator, [(bounds[i], choices[i]) for i in order], top, progress)
     if not found.heap:
         raise ImpossibleError(_nothing_fits(found, len(choices)))
-    ranked = sorted((-seconds, choice) for seconds, choice in ((entry[0], entry[1].choice) for entry in found.heap))
-    kept = {entry[1].choice: entry[2] for entry in found.heap}
-    candidates = tuple(_candidate(evaluator, choice, kept[choice], training, space, base) for _, choice in ranked)
-    candidates = tuple(sorted(candidates, key=lambda candidate: (candidate.seconds, candidate.choice)))
-    return SearchResult(candidates, len(choices), found.evaluated, found.unfit, len(choices) - found.looked_at,
-                        MappingProxyType(dict(walk.refused)), clock.perf_counter() - started, evaluator, choices)  # fmt: skip
+    kept = [(-entry[0], entry[1].choice, entry[2]) for entry in found.heap]
+    candidates = [_candidate(evaluator, choice, bound, training, space, base) for _, choice, bound in sorted(kept)]
+    return SearchResult(
+        tuple(candidates), len(choices), found.evaluated, found.unfit, len(choices) - found.looked_at,
+        MappingProxyType(dict(walk.refused)), clock.perf_counter() - started, evaluator, choices,
+    )  # fmt: skip
 
 
 def search(model: TransformerModel, cluster: Cluster, training: Training, space: Space | None = None, *,
@@ -184,14 +185,18 @@ def _best_first(evaluator: Evaluator, order: list[tuple[float, Choice]], top: in
     return found
 
 
-def _candidate(evaluator: Evaluator, choice: Choice, bound: float, training: Training, space: Space, base: Layout) -> Candidate:
+def _candidate(
+    evaluator: Evaluator, choice: Choice, bound: float, training: Training, space: Space, base: Layout
+) -> Candidate:
     """A found choice with its whole step replayed and its units in flight counted."""
     return Candidate(choice, layout_of(choice, base), training_of(choice, training, space), choice.schedule,
                      evaluator.time(choice), evaluator.fit(choice, certain=True), bound)  # fmt: skip
 
 
 def _counts(refused: Mapping[str, int]) -> str:
-    return "; ".join(f"{rule} ({count})" for rule, count in sorted(refused.items(), key=lambda pair: -pair[1])) or "none"
+    return (
+        "; ".join(f"{rule} ({count})" for rule, count in sorted(refused.items(), key=lambda pair: -pair[1])) or "none"
+    )
 
 
 def _nothing_fits(found: _Found, considered: int) -> str:

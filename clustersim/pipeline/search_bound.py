@@ -1,13 +1,13 @@
 """Lower bounds on the step time of a candidate, without building its schedule.
 
-For every rank r of a pipeline whose stages go down from rank 0: its first op waits for the forwards of the stages before
-(fill), it is busy for its own work, and unless its weight gradients are apart, the backwards of the stages before follow
-its last op (drain). Whatever the order of ops,
+For every rank r of a pipeline whose stages go down from rank 0: its first op waits for the forwards of the stages
+before (fill), it is busy for its own work, and unless its weight gradients are apart, the backwards of the stages
+before follow its last op (drain). Whatever the order of ops,
 
     step >= fill(r) + busy(r) + drain(r) + straggle x computation + optimizer + exposed data-parallel traffic.
 
-Traffic counts with the widest window that could hide it. Prices of a layer come from the same objects that the step model
-uses, so a bound is never above the model's answer (tests hold it against thousands of them).
+Traffic counts with the widest window that could hide it. Prices of a layer come from the same objects that the step
+model uses, so a bound is never above the model's answer (tests hold it against thousands of them).
 """
 
 from __future__ import annotations
@@ -79,7 +79,9 @@ def _placed(held: list[StageContent], ranks: int, placement: Placement, rank: in
 class Bounds:
     """Lower bounds for choices on one job; prices and groups are computed once each."""
 
-    def __init__(self, model: TransformerModel, cluster: Cluster, training: Training, space: Space, base: Layout, stack: Stack) -> None:
+    def __init__(
+        self, model: TransformerModel, cluster: Cluster, training: Training, space: Space, base: Layout, stack: Stack
+    ) -> None:
         self.model, self.cluster, self.training, self.space = model, cluster, training, space
         self.base, self.stack = base, stack
         self._share = stack.pp_exposed if base.overlap.pp else 1.0
@@ -105,12 +107,14 @@ class Bounds:
             mine, before = self._sum(choice, place.mine), self._sum(choice, place.before)
             busy = units * (mine.total + place.crossing * send * self._share)
             widest = max(widest, units * mine.compute)
-            reached = busy + before.forward + place.hops * send
+            # The first slice of a causal sequence is cheaper than the mean: nothing is said about its fill and drain.
+            even = choice.slices == 1
+            reached = busy + (before.forward + place.hops * send if even else 0.0)
             ends = self._tail(choice, mine, busy)
             if place.hops == 0:
                 first_end = ends
             best = max(best, reached + ends)
-            if not part.splits_backward and place.hops:
+            if even and not part.splits_backward and place.hops:
                 # Backwards of the stages before follow: its last message's delay, then theirs with messages in between.
                 # They end on rank 0, whose own optimizer and traffic come after.
                 drain = before.inward + before.weight + (place.hops - 1) * send + (1 - self._share) * send
@@ -169,7 +173,9 @@ class Bounds:
             single = choice._replace(pp=1, chunks=1, dp=choice.dp * choice.pp, zero=0, microbatches=1)
             layout = layout_of(single, self.base).model_copy(update={"order": "tp-cp-dp-pp", "stage_layout": None})
             training = training_of(choice, self.training, self.space)
-            schedule = self._parts[choice.schedule] if choice.slices > 1 else get_schedule("1f1b")
+            schedule = get_schedule("1f1b")
+            if choice.slices > 1:
+                schedule = self._parts[choice.schedule].model_copy(update={"slices": choice.slices})
             plan = Plan(self.model, self.cluster, training, layout, schedule, single.dp, 1)
             groups = Groups(layout, self.cluster, single.dp, self._dispatch)
             self._costs[key] = StageCosts(plan, groups, self.stack)
@@ -209,8 +215,10 @@ class Bounds:
         device = self._price(choice).devices[0]
         update = 0.0
         if training.offload.optimizer == "none" and training.lora is None and not training.frozen_layers:
-            update = update_seconds(parameters, groups.shards.optimizer, groups.expert_shards.optimizer, device, self.stack,
-                                    training.optimizer, choice.zero)  # fmt: skip
+            shards, expert_shards = groups.shards.optimizer, groups.expert_shards.optimizer
+            update = update_seconds(
+                parameters, shards, expert_shards, device, self.stack, training.optimizer, choice.zero
+            )
         if training.lora is not None or training.frozen_layers:
             return update, 0.0, 0.0
         reduce = gradient_seconds(parameters.dense * width, groups.data, groups.shards)
@@ -231,4 +239,6 @@ def layout_of(choice: Choice, base: Layout) -> Layout:
 
 def training_of(choice: Choice, training: Training, space: Space) -> Training:
     """The training with a choice's microbatch and recompute."""
-    return training.model_copy(update={"micro_batch": choice.micro_batch, "recompute": space.recompute[choice.recompute]})
+    return training.model_copy(
+        update={"micro_batch": choice.micro_batch, "recompute": space.recompute[choice.recompute]}
+    )

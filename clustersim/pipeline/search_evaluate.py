@@ -43,11 +43,13 @@ class Fit(NamedTuple):
 class Evaluator:
     """Step models of candidates of one job.
 
-    A step of many microbatches is taken from two shorter ones where the schedule repeats itself every ``pp`` microbatches
-    (m divisible by pp): its time is a straight line in m once the pipeline is full.
+    A step of many microbatches is taken from two shorter ones where the schedule repeats itself every ``pp``
+    microbatches (m divisible by pp): its time is a straight line in m once the pipeline is full.
     """
 
-    def __init__(self, model: TransformerModel, cluster: Cluster, training: Training, space: Space, base: Layout, stack: Stack) -> None:
+    def __init__(
+        self, model: TransformerModel, cluster: Cluster, training: Training, space: Space, base: Layout, stack: Stack
+    ) -> None:
         self.model, self.cluster, self.training, self.space = model, cluster, training, space
         self.base, self.stack = base, stack
         self.bounds = Bounds(model, cluster, training, space, base, stack)
@@ -65,8 +67,14 @@ class Evaluator:
             )
             part = self._parts[choice.schedule]
             schedule = part.model_copy(update={"slices": choice.slices}) if part.traits.sliced else part
-            self._models[sized] = StepModel(model=self.model, cluster=self.cluster, training=training,
-                                            layout=layout_of(choice, self.base), schedule=schedule, stack=self.stack)  # fmt: skip
+            self._models[sized] = StepModel(
+                model=self.model,
+                cluster=self.cluster,
+                training=training,
+                layout=layout_of(choice, self.base),
+                schedule=schedule,
+                stack=self.stack,
+            )
             while len(self._models) > KEPT_MODELS:
                 self._models.popitem(last=False)
         return self._models[sized]
@@ -100,7 +108,9 @@ class Evaluator:
         stages = self.bounds._contents_of(choice.pp * choice.chunks)
         held = part.stage_rank(pipe)
         per_chain = len(held) // part.chains
-        ranks = tuple(tuple(s for s, rank in enumerate(held) if rank == r) for r in sorted({0, choice.pp // 2, choice.pp - 1}))
+        ranks = tuple(
+            tuple(s for s, rank in enumerate(held) if rank == r) for r in sorted({0, choice.pp // 2, choice.pp - 1})
+        )
         flights = [self._flight(part, choice, mine[0]) for mine in ((held[r[0]],) for r in ranks)]
         memory = Memory(
             self.model, training, layout_of(choice, self.base), unit, choice.dp,
@@ -152,9 +162,14 @@ def _extended(first: StepTime, second: StepTime, scale: float, choice: Choice) -
     """The straight line through two steps, ``scale`` times their distance beyond the first."""
     from types import MappingProxyType
 
-    parts = {name: first.breakdown[name] + scale * (second.breakdown[name] - first.breakdown[name]) for name in first.breakdown}
+    parts = {
+        name: first.breakdown[name] + scale * (second.breakdown[name] - first.breakdown[name])
+        for name in first.breakdown
+    }
     tokens = first.tokens + scale * (second.tokens - first.tokens)
-    return StepTime(first.seconds + scale * (second.seconds - first.seconds), MappingProxyType(parts), tokens, second.critical_rank)
+    return StepTime(
+        first.seconds + scale * (second.seconds - first.seconds), MappingProxyType(parts), tokens, second.critical_rank
+    )
 
 
 __all__ = ["Evaluator", "Fit", "InputError"]

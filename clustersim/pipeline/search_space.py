@@ -1,4 +1,5 @@
-"""The space of layouts that a search walks: which values each dimension takes, and the rules that refuse combinations."""
+"""The space of layouts that a search walks: which values each dimension takes, and the rules that refuse
+combinations."""
 
 from __future__ import annotations
 
@@ -85,7 +86,9 @@ def powers_of_two(most: int) -> list[int]:
 class Enumeration:
     """Walks the space; ``refused`` counts, by rule, the branches that were cut."""
 
-    def __init__(self, model: TransformerModel, cluster: Cluster, training: Training, space: Space, base: Layout) -> None:
+    def __init__(
+        self, model: TransformerModel, cluster: Cluster, training: Training, space: Space, base: Layout
+    ) -> None:
         self.model, self.cluster, self.training, self.space, self.base = model, cluster, training, space, base
         self.gpus = space.gpus or cluster.gpus
         self.refused: Counter[str] = Counter()

@@ -1,7 +1,7 @@
 """Megatron's layout strings: which layers each virtual stage holds, written out.
 
-``E|(t|)*10m|L``: ``|`` ends a stage; ``E`` embedding, ``t`` transformer layer, ``m`` prediction layer, ``L`` output head and
-loss; ``x*4`` and ``(…)*4`` repeat; commas and blanks are ignored.
+``E|(t|)*10m|L``: ``|`` ends a stage; ``E`` embedding, ``t`` transformer layer, ``m`` prediction layer, ``L`` output
+head and loss; ``x*4`` and ``(…)*4`` repeat; commas and blanks are ignored.
 """
 
 from __future__ import annotations
