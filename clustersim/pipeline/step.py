@@ -51,13 +51,13 @@ class StepModel:
         cluster: Cluster,
         training: Training,
         layout: Layout,
-        schedule: Schedule | str,
+        schedule: Schedule | str | dict[str, Any],
         stack: Stack | None = None,
         profile: Profile | None = None,
     ) -> None:
         self.stack = stack or training.stack or default_stack(cluster.node.gpu.name)
         self.profile = profile
-        self.plan = Plan.of(model, cluster, training, layout, get_schedule(schedule))
+        self.plan = Plan.of(model, cluster, training, layout, schedule_of(schedule))
         self._plans: dict[tuple[int, bool], StepModel] = {}
         self._known: dict[Conditions, StepTime] = {}
 
@@ -186,7 +186,9 @@ class StepModel:
 
 def schedule_of(value: Any) -> Schedule:
     """A schedule from what a scenario holds: the part itself, a name, or a mapping."""
-    return value if isinstance(value, Schedule) else Schedule.build(value)
+    if isinstance(value, (str, Schedule)):
+        return get_schedule(value)
+    return Schedule.build(value)
 
 
 def _grouped(row: Floats) -> dict[str, float]:

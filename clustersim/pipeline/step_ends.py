@@ -87,6 +87,4 @@ def _with_tied(step: StepModel, end: Ends, rank: int) -> Ends:
     if plan.layout.pp == 1 or rank not in (0, plan.layout.pp - 1):
         return end
     size = plan.model.vocab / plan.layout.tp * plan.model.hidden * GRAD_BYTES[plan.training.grad_dtype]
-    return end._replace(
-        tail=end.tail + collective_time("all-reduce", size, step.groups.ends)
-    )
+    return end._replace(tail=end.tail + collective_time("all-reduce", size, step.groups.ends))

@@ -73,21 +73,11 @@ class Plan:
 
     @cached_property
     def pipe(self) -> Pipeline:
-        """The pipeline's size."""
-        chunks = self.layout.chunks if self.layout.chunks is not None else self._chunks()
-        return self.schedule.resolve(
-            Pipeline(self.layout.pp, self.microbatches, chunks, getattr(self.schedule, "slices", None) or 1)
-        )
-
-    def _chunks(self) -> int:
-        traits = self.schedule.traits
-        return traits.chunks or (
-            1
-            if self.layout.pp == 1
-            else self.schedule.default_chunks()
-            if traits.chunks is None and self.schedule.kind.startswith(("interleaved", "looped"))
-            else 1
-        )
+        """The pipeline's size; chunks and slices that are not given are what the schedule needs."""
+        traits, pp = self.schedule.traits, self.layout.pp
+        own = 1 if pp == 1 and traits.chunks is None else traits.chunks or self.schedule.default_chunks()
+        slices = getattr(self.schedule, "slices", None) or (pp if traits.sliced else 1)
+        return self.schedule.resolve(Pipeline(pp, self.microbatches, self.layout.chunks or own, slices))
 
     @cached_property
     def shape(self) -> Shape:

@@ -117,10 +117,13 @@ def bubbles_of(step: StepModel, seconds: float) -> dict[str, float]:
 
 
 def memory_of(step: StepModel) -> dict[str, Any]:
-    """Peak memory of the fullest stage, the limit, and each pipeline rank's parts, in bytes."""
-    from clustersim.pipeline.step_memory import memory_report
+    """Peak memory of the fullest rank, the limit, each pipeline rank's parts, in bytes, and the verdict."""
+    from clustersim.pipeline.step_memory import step_memory
+    from clustersim.workload.fit import verdict
 
-    return memory_report(step).dump()
+    memory = step_memory(step)
+    report = memory.report()
+    return {**report.dump(), "fits": report.fits, "verdict": verdict(memory, report)}
 
 
 def warnings_of(step: StepModel, flop: StepFlop) -> tuple[str, ...]:
