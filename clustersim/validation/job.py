@@ -15,7 +15,7 @@ from clustersim.pipeline.schedule import Schedule, get_schedule
 from clustersim.pipeline.step import StepModel
 from clustersim.validation.defaults import Source, source_of
 from clustersim.validation.names import NODES, gpu_preset, precision_of_words, schedule_of_words
-from clustersim.validation.rows import Row
+from clustersim.validation.rows import Row, packaged
 from clustersim.validation.shapes import SkipRow, model_of
 from clustersim.workload.layout import Layout
 from clustersim.workload.model import TransformerModel
@@ -129,6 +129,8 @@ class Reader:
         gpus = row.whole("n_gpus")
         if not gpus:
             raise SkipRow("the number of GPUs is blank")
+        if row.whole("pp") is None and self.source.value("layout_of"):
+            row = self.row = self.with_layout(**self.source.value("layout_of"))
         tp = row.whole("tp") or self.source.value("tp")
         pp = row.whole("pp")
         if tp is None or pp is None:
@@ -143,6 +145,10 @@ class Reader:
         layout: dict[str, Any] = {"tp": tp, "pp": pp, "cp": cp, "dp": dp, "ep": ep, "chunks": self.chunks(pp),
                                   "zero": self.zero(), "sequence_parallel": self.sequence_parallel(tp),
                                   "overlap": self.overlap()}  # fmt: skip
+        stages = self.source.value("stage_layouts", {}).get(pp * layout["chunks"])
+        if stages and self.row.text("model_name") and "deepseek" in str(self.row.text("model_name")).lower():
+            layout["stage_layout"] = stages
+            self.assumed["stage_layout"] = f"{stages} ({self.source.reason('stage_layouts')})"
         layout["shard"] = self.shard(dp * cp)
         etp = re.search(r"ETP ?= ?(\d+)|expert tensor parallel (\d+)", row.text("note") or "")
         if etp and ep > 1:
@@ -151,6 +157,15 @@ class Reader:
             folded = "folding" in (row.text("system") or "") or self.source.value("expert_tp") == 1
             layout["expert_tp"] = 1 if folded else tp
         return layout
+
+    def with_layout(self, table: str, columns: list[str]) -> Row:
+        """The row with the layout of the first row of a table that agrees with it in ``columns`` and prints one."""
+        keys = ("tp", "pp", "cp", "ep", "vp", "note")
+        for other in packaged(table):
+            if other.whole("pp") and all(other.text(column) == self.row.text(column) for column in columns):
+                self.assumed["layout"] = f"that of {other.row_id} ({self.source.reason('layout_of')})"
+                return Row({**self.row.cells, **{key: other.cells.get(key, "") for key in keys}}, self.row.file, self.row.line)
+        return self.row
 
     def shard(self, replicas: int) -> dict[str, Any]:
         """Groups that share state where the note names them: shards inside a node, or of a given size."""
