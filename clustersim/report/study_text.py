@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from clustersim.study.compare import Comparison
+    from clustersim.study.importance import Importance, Spread
     from clustersim.study.optimum import Optimum
     from clustersim.study.sweep import Sweep
 
@@ -112,3 +113,19 @@ def optimum_text(found: Optimum) -> str:
         lines.append("The best lies at the edge of the range: widen it.")
     lines += [f"{name}: {show(value)}." for name, value in found.references.items()]
     return "\n".join(lines)
+
+
+def spread_text(found: Spread) -> str:
+    """How much of a metric's spread is luck, and how much comes from not knowing the inputs."""
+    low, high = found.interval90
+    more = "measure the inputs better" if found.sd_inputs > found.sd_luck else "luck rules: no measurement narrows it"
+    return (f"{found.metric}: {_number(found.mean, 6)}; 90 % of the inputs give {_number(low, 6)} to {_number(high, 6)}.\n"
+            f"Spread from the inputs: {_number(found.sd_inputs, 3)}; from luck: {_number(found.sd_luck, 3)} ({more}).\n"
+            f"{found.draws} scenarios drawn, {found.replicas} replicas each.")  # fmt: skip
+
+
+def importance_text(found: Importance) -> str:
+    """The inputs, the most important first."""
+    titles = ("share alone", "with others") if found.method == "sobol" else ("mean |effect|", "sd of effect")
+    rows = [[_shown(item["path"]), _number(item["first"], 3), _number(item["total"], 3)] for item in found.to_dict()["inputs"]]
+    return table([f"input of {found.metric}", *titles], rows) + f"\n{found.evaluations} scenarios, method {found.method}."

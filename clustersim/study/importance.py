@@ -35,7 +35,8 @@ class Importance:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, the most important input first."""
-        order = sorted(range(len(self.paths)), key=lambda k: -self.total[k])
+        rank = self.total if self.method == "sobol" else self.first
+        order = sorted(range(len(self.paths)), key=lambda k: -rank[k])
         return {"metric": self.metric, "method": self.method, "evaluations": self.evaluations,
                 "inputs": [{"path": self.paths[k], "first": self.first[k], "total": self.total[k]}
                            for k in order]}  # fmt: skip
