@@ -22,12 +22,13 @@ import numpy as np
 import numpy.typing as npt
 
 from clustersim.pipeline.dependencies import CODE, Ints, Parts
-from clustersim.pipeline.ops import Kind
+from clustersim.pipeline.ops import COMPUTE, Kind
 from clustersim.pipeline.streams import compute_mask, neighbours
 from clustersim.pipeline.topology import Csr, rounds
 
+Floats = npt.NDArray[np.float64]
 P2P = Literal["overlapped", "blocking", "deferred"]
-_COST = {Kind.F: 1.0, Kind.B: 2.0, Kind.I: 1.0, Kind.W: 1.0, Kind.R: 1.0}
+_COST = {kind: 2.0 if kind is Kind.B else 1.0 for kind in COMPUTE}
 
 
 @dataclass
@@ -82,11 +83,13 @@ def block(draft: Draft) -> None:
 
 
 def _first_batch(draft: Draft, sender: Ints, receiver: Ints) -> Ints:
-    """(messages,) the receiver's compute op behind which it takes each message in; −1: before its first.
+    """(messages,) the receiver's compute op behind which it takes each message in: the last that starts, at equal
+    costs, before the tensor exists; −1: before its first.
 
-    Every wait then leads to an op that starts earlier at equal costs, so no wait leads back to itself.
+    Every wait for a transfer then leads to ops that start strictly earlier at equal costs than the op that waits: the
+    sender of the transfer, and the op before the receiver's batch. So no wait leads back to itself.
     """
-    end = _equal_cost_ends(draft)
+    start, end = _equal_cost_times(draft)
     parts = draft.parts
     mine = np.flatnonzero(compute_mask(parts))
     bounds = np.searchsorted(parts.rank[mine], np.arange(int(parts.rank.max(initial=0)) + 2))
@@ -95,22 +98,21 @@ def _first_batch(draft: Draft, sender: Ints, receiver: Ints) -> Ints:
     for owner in np.unique(rank).tolist():
         ops = mine[bounds[owner] : bounds[owner + 1]]
         some = np.flatnonzero(rank == owner)
-        due = np.searchsorted(end[ops], end[sender[some]], side="left")
-        behind = np.minimum(due, np.searchsorted(ops, receiver[some]) - 1)
+        behind = np.searchsorted(start[ops], end[sender[some]], side="left") - 1
         came[some] = np.where(behind >= 0, ops[np.maximum(behind, 0)], -1)
     return came
 
 
-def _equal_cost_ends(draft: Draft) -> npt.NDArray[np.float64]:
-    """(nodes,) end of every node at equal costs without latency; 0 for nodes that never start."""
+def _equal_cost_times(draft: Draft) -> tuple[Floats, Floats]:
+    """(nodes,) start and end of every node at equal costs without latency; 0 for nodes that never start."""
     parts = draft.parts
     table = np.array([_COST.get(kind, 0.0) for kind in CODE])
     cost = np.zeros(draft.nodes)
     np.add.at(cost, parts.node, table[parts.kind])
-    end = cost.tolist()
+    start, end = [0.0] * draft.nodes, cost.tolist()
     csr, _ = Csr.group(draft.target, draft.source, draft.nodes)
     first, sources = csr.start.tolist(), csr.other.tolist()
     for node in rounds(draft.nodes, draft.source, draft.target)[0].tolist():
-        begin = max((end[source] for source in sources[first[node] : first[node + 1]]), default=0.0)
-        end[node] += begin
-    return np.array(end)
+        start[node] = max((end[source] for source in sources[first[node] : first[node + 1]]), default=0.0)
+        end[node] += start[node]
+    return np.array(start), np.array(end)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clustersim.errors import InputError
 from clustersim.pipeline.critical import critical_path
 from clustersim.pipeline.des import simulate
 from clustersim.pipeline.evaluate import evaluate
 from clustersim.pipeline.graph import compile
 from clustersim.pipeline.idle import busy
 from clustersim.pipeline.replay import replay
+from clustersim.pipeline.schedule import schedule_names
 from tests.pipeline.replays import built
 
 KINDS = [
@@ -74,3 +79,32 @@ def test_slower_is_never_faster(shape: tuple[tuple[str, int, int], int, int], se
     slower[rng.integers(graph.ops)] *= factor
     before, after = replay(graph, durations, 0.1), replay(graph, slower, 0.1)
     assert (after.end >= before.end).all()
+
+
+OPTIONS: list[dict[str, object]] = [
+    {},
+    {"fsdp": True},
+    {"recompute_in_bubbles": True},
+    {"vocabulary_parallel": "algorithm-1"},
+    {"vocabulary_parallel": "algorithm-2"},
+]
+
+
+@pytest.mark.parametrize("kind", [name for name in schedule_names() if name != "csv"])
+def test_every_registered_schedule_replays_alike_and_never_hangs(kind: str) -> None:
+    """With every extension that it takes, and every way to run p2p: blocking transfers placed by us cannot hang."""
+    tried = 0
+    for options, chunks, slices in product(OPTIONS, (1, 2), (1, 4)):
+        try:
+            program = built(kind, 4, 8, chunks, slices, **options)
+        except InputError:
+            continue
+        tried += 1
+        for way in ("overlapped", "blocking", "deferred"):
+            graph = compile(program, p2p=way)  # type: ignore[arg-type]
+            rng = np.random.default_rng(tried)
+            durations, delays = rng.uniform(0.5, 1.5, graph.ops), rng.uniform(0, 0.3, len(graph.messages))
+            compiled, simulated = replay(graph, durations, delays), simulate(graph, durations, delays)
+            assert np.array_equal(compiled.node_start, simulated.node_start)
+            assert np.array_equal(compiled.node_end, simulated.node_end)
+    assert tried >= 1
