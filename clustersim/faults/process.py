@@ -308,9 +308,10 @@ class RenewalArrivals(ComponentArrivals):
         assert shape is not None
         match self.cause.distribution:
             case "weibull":
-                power = 1 / shape
-                unit: np.ndarray = rng.gamma(1 + power, size=size) ** power if biased else rng.weibull(shape, size)
-                return unit * (mean / math.gamma(1 + 1 / shape))
+                power, scale = 1 / shape, mean / math.gamma(1 + 1 / shape)
+                if biased:
+                    return scale * np.power(rng.gamma(1 + power, size=size), power)
+                return scale * rng.weibull(shape, size)
             case "gamma":
                 return rng.gamma(shape + biased, mean / shape, size)
             case _:

@@ -14,21 +14,21 @@ from typing import Any
 import numpy as np
 import simpy
 
-from clustersim.checkpoint.pattern import Pace, Stretch
-from clustersim.checkpoint.tiers import Copies, Copy, Tier
+from clustersim.checkpoint.pattern import Pace
 from clustersim.faults.failure import FailureModel, Severity
 from clustersim.faults.process import Change, Hit
 from clustersim.rng import stream
 from clustersim.run.attempt import Attempt
 from clustersim.run.clock import delay
 from clustersim.run.cluster import Fleet
-from clustersim.run.ledger import Ledger, Piece
+from clustersim.run.ledger import Ledger
 from clustersim.run.log import Entry, Log
 from clustersim.run.prepared import Prepared
 from clustersim.run.result import RunResult
 from clustersim.run.storage import SharedStorage
 from clustersim.run.strikes import Strikes
-from clustersim.run.walk import Walk
+from clustersim.run.training import Trainer
+from clustersim.run.walk import DISTURBED
 
 Process = Generator[simpy.Event, Any, None]
 
@@ -38,16 +38,14 @@ HOPELESS_TIMES = 1000.0
 """Wall time ÷ nominal time of the run after which it does."""
 
 
-class Disturbed:
-    """Cause of an interrupt that is no failure: what training relied on has changed."""
-
-
 class Job:
     """One replica of a run.
 
     Attributes:
-        step: steps done in the state that trains or will be restored.
-        vacant: places without a node (for strategies; see ``JobView``).
+        trainer: training and its saves.
+        fleet: nodes, spares, the repair shop.
+        storage: shared storage.
+        ledger, log: where the time went, and what happened.
     """
 
     def __init__(self, prepared: Prepared, seed: int, replica: int, events: bool = True) -> None:
@@ -61,15 +59,11 @@ class Job:
         self.fleet = Fleet(env, cluster.nodes, cluster.spare_nodes, scenario.repair.crews, watch)
         self.storage = SharedStorage(env, cluster.storage)
         self.ledger = Ledger()
-        self.copies = Copies(Copy(0, Tier.SHARED, 0.0))
-        self.pace, self.pattern = prepared.pace, prepared.pattern
-        self.step = 0
+        self.trainer = Trainer(env, prepared, self.storage, self.ledger, self.log)
         self.interruptions, self.planned = 0, 0
         self.verdict: str | None = None
         self.hopeless = False
         self._streams: dict[str, np.random.Generator] = {}
-        self._stretch: Stretch | None = None
-        self._walk: Walk | None = None
         self._attempt: Attempt | None = None
         self._cause: FailureModel | None = None
         self._fallen: list[tuple[int, float]] = []
@@ -77,11 +71,14 @@ class Job:
         self._up = not scenario.recovery.cold_start
         self._barren, self._furthest = 0, 0
         self._finished = False
-        self.disturbed = Disturbed()
         self.process: simpy.Process = env.process(self._live())
 
     # -- what strategies see
-    # ------------------------------------------------------------------------------------------------
+
+    @property
+    def step(self) -> int:
+        """Steps done in the state that trains or will be restored."""
+        return self.trainer.step
 
     @property
     def vacant(self) -> int:
@@ -98,13 +95,6 @@ class Job:
         """Places of the job."""
         return self.fleet.nodes
 
-    def steps_done(self) -> int:
-        """Steps done by now, saved or not."""
-        if self._stretch is not None:
-            spot = self._stretch.locate(self.env.now)
-            return self._stretch.step + self._stretch.steps_before(spot.leg) + spot.steps
-        return self.step if self._walk is None or not self._up else self._walk.steps_done()
-
     def draws(self, name: str) -> np.random.Generator:
         """The replica's stream of a name; the same generator every time."""
         if name not in self._streams:
@@ -112,7 +102,6 @@ class Job:
         return self._streams[name]
 
     # -- from start to end
-    # --------------------------------------------------------------------------------------------------
 
     def run(self) -> RunResult:
         """Run to the end and tell what came out."""
@@ -130,7 +119,7 @@ class Job:
             try:
                 if not self._up:
                     yield from self._come_back()
-                yield from self._train()
+                yield from self.trainer.train()
                 break
             except simpy.Interrupt as interrupt:
                 if isinstance(interrupt.cause, Hit):
@@ -145,102 +134,18 @@ class Job:
         if self.prepared.horizon_s == math.inf:
             self._give_up(f"wall time passed {HOPELESS_TIMES:g} × the nominal {self.prepared.nominal_s:.4g} s")
 
-    # -- training
-    # -----------------------------------------------------------------------------------------------------------
-
-    def _train(self) -> Process:
-        """Train to the last step, undisturbed stretches by arithmetic, the rest save by save."""
-        target = self.prepared.target_steps
-        flying = False
-        while self.step < target:
-            if self._walk is None and self.prepared.jump and (flying or self.storage.quiet):
-                yield from self._jump(flying)
-            flying = (yield from self._leg()) if self.step < target else False
-        if self.prepared.scenario.checkpoint.final and self.prepared.save is not None:
-            yield from self._final()
-
-    def _jump(self, flying: bool) -> Process:
-        """One time-out to the end of training; broken off by whatever disturbs."""
-        now: float = self.env.now
-        self._stretch = stretch = Stretch(self.pattern, now, self.step, flying)
-        try:
-            if self.prepared.target_steps == math.inf:
-                yield self.env.event()
-            end = stretch.end_of(int(self.prepared.target_steps) - self.step)
-            yield delay(self.env, max(0.0, end - now), "training")
-        except simpy.Interrupt as interrupt:
-            if interrupt.cause is not self.disturbed:
-                raise
-            self._land()
-            return
-        self._close_stretch(end, all_steps=True)
-
-    def _close_stretch(self, end: float, all_steps: bool = False) -> None:
-        """Keep everything of a stretch that ends at ``end``, for now."""
-        stretch, self._stretch = self._stretch, None
-        assert stretch is not None
-        if all_steps:
-            steps = int(self.prepared.target_steps) - stretch.step
-            spot = stretch.spot_of(steps)
-        else:
-            spot = stretch.locate(end)
-            steps = stretch.steps_before(spot.leg) + spot.steps
-        books = stretch.books_in(spot, end)
-        last = spot.leg - all_steps  # the save that falls due with the last step is not taken
-        for copy in stretch.copies(end, last):
-            self.copies.add(copy)
-        self.log.stretch(stretch, end, last)
-        self.ledger.keep(Piece(stretch.step, stretch.step + steps, books, stretch, open=True))
-        self.step = stretch.step + steps
-
-    def _land(self) -> None:
-        """Turn the stretch that has been disturbed into its state event by event."""
-        stretch, self._stretch = self._stretch, None
-        assert stretch is not None
-        now: float = self.env.now
-        spot = stretch.locate(now)
-        for copy in stretch.copies(now, spot.leg):
-            self.copies.add(copy)
-        self.log.stretch(stretch, now, spot.leg)
-        done = stretch.steps_before(spot.leg)
-        if spot.leg:
-            self.ledger.keep(Piece(stretch.step, stretch.step + done, stretch.books(spot.leg), stretch))
-        self.step = stretch.step + done
-        self._walk = Walk.landing(self, stretch, spot)
-
-    def _leg(self) -> Generator[simpy.Event, Any, bool]:
-        """One leg event by event; True when nothing but the background part of its save is under way as it ends."""
-        if self._walk is None:
-            self._walk = Walk(self, self.env.now)
-        walk = self._walk
-        yield from walk.live()
-        flying = walk.flies_alone() and self.prepared.jump and self.pattern.leg is not None
-        if flying and walk.saver is not None:
-            walk.saver.cut()
-        done = self.step >= self.prepared.target_steps
-        self._walk = None if walk.saver is None or flying or done else walk.successor()
-        return flying
-
-    def _final(self) -> Process:
-        """The save at the end of training; it waits until the copy is durable."""
-        self._walk = Walk(self, self.env.now)
-        yield from self._walk.last_save()
-        self._walk = None
-
     def disturb(self) -> None:
         """Something that undisturbed training relies on is about to change: go on event by event."""
-        if self._stretch is not None:
-            self.process.interrupt(self.disturbed)
+        if self.trainer.jumping:
+            self.process.interrupt(DISTURBED)
 
     def change_pace(self, pace: Pace) -> None:
         """Steps take another time from the next one on (stragglers, degraded links, fewer replicas)."""
-        self.disturb()
-        self.pace, self.pattern = pace, self.prepared.pattern_at(pace)
-        if self._walk is not None and self._up:
-            self.process.interrupt(self.disturbed)
+        self.trainer.change_pace(pace)
+        if self._up and not self._finished:
+            self.process.interrupt(DISTURBED)
 
     # -- failures
-    # -----------------------------------------------------------------------------------------------------------
 
     def _strike(self, hit: Hit) -> None:
         """A failure strikes: does it take anything, does it count, does it stop the job?"""
@@ -269,7 +174,12 @@ class Job:
         if self.log.active:
             self.log.add(
                 Entry(
-                    self.env.now, "failure", hit.cause.name, self.steps_done(), place=hit.first, seconds=hit.detection_s
+                    self.env.now,
+                    "failure",
+                    hit.cause.name,
+                    self.trainer.steps_done(),
+                    place=hit.first,
+                    seconds=hit.detection_s,
                 )
             )
         self.process.interrupt(hit)
@@ -293,14 +203,8 @@ class Job:
         """Whether failures are allowed to strike at this moment (``failures_during``)."""
         during = self.prepared.during
         if self._up:
-            return during.save or not self._stalled()
+            return during.save or not self.trainer.stalled
         return during.recovery if self.env.now >= self._noticed_s else during.detecting
-
-    def _stalled(self) -> bool:
-        """Whether training stands still for a save."""
-        if self._stretch is not None:
-            return self._stretch.locate(self.env.now).stalled
-        return self._walk is not None and self._walk.stalled
 
     def _struck(self, hit: Hit) -> None:
         """A failure has stopped the job or its recovery."""
@@ -317,52 +221,18 @@ class Job:
         self._progress()
 
     def _book_until(self, now: float, keep: bool, severity: Severity | None = None) -> None:
-        """Book what was under way until ``now``; unless ``keep``, go back to the newest copy that survives
-        ``severity``."""
-        up = self._up
-        if self._stretch is not None and not keep:
-            self._lose_stretch(now, severity)
-            return
-        if self._stretch is not None:
-            self._close_stretch(now)
-        elif self._walk is not None:
-            self.step = self._walk.break_off(now)
-        elif not self._up:
+        """Book what was under way until ``now``; unless ``keep``, go back to the newest copy that survives."""
+        if not self._up:
             self._book_recovery(now)
         if keep:
-            return
-        self._roll_back(now, severity, up)
-        self._walk = None
-
-    def _roll_back(self, now: float, severity: Severity | None, up: bool = True) -> int:
-        """Go back to the newest copy that survives ``severity``; returns its steps."""
-        if severity is not None:
-            self.copies.lose(severity)
-        restored = self.copies.newest()
-        assert restored is not None
-        if up and self.log.active:
-            self.log.add(Entry(now, "rollback", restored.tier.value, restored.step))
-        self.ledger.rollback(restored.step)
-        self.step = restored.step
-        return restored.step
-
-    def _lose_stretch(self, now: float, severity: Severity | None) -> None:
-        """A stretch is broken off by a failure: keep what a surviving copy holds, the rest is ``rework``."""
-        stretch, self._stretch = self._stretch, None
-        assert stretch is not None
-        leg = stretch.locate(now).leg
-        for copy in stretch.copies(now, leg):
-            self.copies.add(copy)
-        self.log.stretch(stretch, now, leg)
-        legs = stretch.legs_to(self._roll_back(now, severity))
-        if legs:
-            self.ledger.keep(Piece(stretch.step, self.step, stretch.books(legs), stretch))
-        self.ledger.spend("rework", now - stretch.leg_start(legs))
+            self.trainer.stop(now)
+        else:
+            self.trainer.lose(now, severity)
 
     def _progress(self) -> None:
         """Count interruptions without a new durable save; give up, or only say so, when there are too many."""
         if self.step > self._furthest:
-            self._furthest, self._barren = self.step, 0
+            self._furthest, self._barren, self.verdict = self.step, 0, None
             return
         self._barren += 1
         if self._barren >= HOPELESS_INTERRUPTIONS and self.verdict is None:
@@ -380,7 +250,6 @@ class Job:
         self.hopeless = prepared.horizon_s == math.inf
 
     # -- recovery
-    # -----------------------------------------------------------------------------------------------------------
 
     def _come_back(self) -> Process:
         """Detection, then the strategy's stages, once; whatever strikes meanwhile ends in ``_struck``."""
@@ -424,7 +293,6 @@ class Job:
         self._attempt = None
 
     # -- the end
-    # ------------------------------------------------------------------------------------------------------------
 
     def _changed(self, what: str, node: int, place: int) -> None:
         """A node's state has changed."""
@@ -451,6 +319,3 @@ class Job:
             mtti_s=wall / hits if hits else None, ledger_s=totals, down_s=dict(self.fleet.down_s), verdict=self.verdict,
             hopeless=self.hopeless, log=self.log,
         )  # fmt: skip
-
-
-__all__ = ["Disturbed", "Job"]

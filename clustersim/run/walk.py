@@ -22,9 +22,16 @@ from clustersim.run.log import Entry
 from clustersim.run.saver import Saver
 
 if TYPE_CHECKING:
-    from clustersim.run.job import Job
+    from clustersim.run.training import Trainer
 
 Process = Generator[simpy.Event, Any, None]
+
+
+class Disturbed:
+    """Cause of an interrupt that is no failure: what training relied on has changed."""
+
+
+DISTURBED = Disturbed()
 
 
 @dataclass(slots=True)
@@ -51,10 +58,10 @@ class Batch:
 class Walk:
     """One leg under way."""
 
-    def __init__(self, job: Job, start_s: float, saver: Saver | None = None) -> None:
-        self._job, self._prepared = job, job.prepared
+    def __init__(self, trainer: Trainer, start_s: float, saver: Saver | None = None) -> None:
+        self._trainer, self._prepared = trainer, trainer.prepared
         self.start_s, self.saver = start_s, saver
-        self._first_step, self.steps = job.step, 0
+        self._first_step, self.steps = trainer.step, 0
         self.trained_s, self._skips = 0.0, 0
         self.stalled, self._stall_s = False, start_s
         self._saving: Saver | None = None
@@ -63,9 +70,9 @@ class Walk:
         self._unblocked_s = math.nan
 
     @classmethod
-    def landing(cls, job: Job, stretch: Stretch, spot: Spot) -> Walk:
+    def landing(cls, trainer: Trainer, stretch: Stretch, spot: Spot) -> Walk:
         """The leg that a disturbed stretch was in, with its save and its step under way."""
-        walk, leg, pace = cls(job, stretch.leg_start(spot.leg)), spot.leg, stretch.pattern.pace
+        walk, leg, pace = cls(trainer, stretch.leg_start(spot.leg)), spot.leg, stretch.pattern.pace
         slow = 0
         if stretch.pattern.first is not None:
             slow = min(spot.steps, stretch.leg_at(leg).slow)
@@ -75,11 +82,11 @@ class Walk:
         walk._books.append(book_steps(pace, spot.steps, slow))
         if spot.stalled:
             walk.stalled, walk._stall_s = True, stretch.stall_start(leg)
-            if job.env.now >= stretch.stall_end(leg) - stretch.pattern.save.stall_s:
-                walk._saving = walk._resumed(job.step + spot.steps, stretch.stall_end(leg))
+            if trainer.env.now >= stretch.stall_end(leg) - stretch.pattern.save.stall_s:
+                walk._saving = walk._resumed(trainer.step + spot.steps, stretch.stall_end(leg))
         else:
             slowed = stretch.pattern.first is not None and spot.steps < stretch.leg_at(leg).slow
-            if job.prepared.scenario.checkpoint.when_busy == "skip":
+            if trainer.prepared.scenario.checkpoint.when_busy == "skip":
                 walk._skip_passed()
             walk._batch = Batch(
                 walk.start_s + walk.trained_s, 1, pace.saving_s if slowed else pace.step_s, slowed, pace
@@ -95,21 +102,30 @@ class Walk:
         """The save whose stall ends (or ended) at ``stall_end_s``, as far as it is now; None: it is complete."""
         save = self._prepared.save
         assert save is not None
-        elapsed = self._job.env.now - (stall_end_s - save.stall_s)
+        elapsed = self._trainer.env.now - (stall_end_s - save.stall_s)
         if elapsed >= math.fsum(self._prepared.transfer_s):
             return None
         return self._saver(step, elapsed)
 
     def _saver(self, step: int, elapsed_s: float = 0.0) -> Saver:
-        job, prepared = self._job, self._prepared
+        trainer, prepared = self._trainer, self._prepared
 
         def durable(tier: Tier) -> None:
-            job.copies.add(Copy(step, tier, job.env.now))
-            job.log.add(Entry(job.env.now, "save_durable", tier.value, step))
+            trainer.copies.add(Copy(step, tier, trainer.env.now))
+            trainer.log.add(Entry(trainer.env.now, "save_durable", tier.value, step))
 
         if elapsed_s == 0.0:
-            job.log.add(Entry(job.env.now, "save_start", "", step))
-        return Saver(job.env, job.storage, prepared.transfers, prepared.transfer_s, job.nodes, step, durable, elapsed_s)
+            trainer.log.add(Entry(trainer.env.now, "save_start", "", step))
+        return Saver(
+            trainer.env,
+            trainer.storage,
+            prepared.transfers,
+            prepared.transfer_s,
+            trainer.nodes,
+            step,
+            durable,
+            elapsed_s,
+        )
 
     # -- the leg
     # ------------------------------------------------------------------------------------------------------------
@@ -123,14 +139,14 @@ class Walk:
             if self._left == 0:
                 self._close(ended=False)
                 return
-            self.stalled, self._stall_s = True, self._job.env.now
+            self.stalled, self._stall_s = True, self._trainer.env.now
         if self.saver is not None and self.busy:
             yield from self._hold(self.saver.ended)
         if self._saving is None:
             self._saving = self._saver(self._first_step + self.steps)
         yield from self._hold(self._saving.unblocked)
-        self._unblocked_s = self._job.env.now
-        self._books.append(Books(checkpoint_stall=self._job.env.now - self._stall_s))
+        self._unblocked_s = self._trainer.env.now
+        self._books.append(Books(checkpoint_stall=self._trainer.env.now - self._stall_s))
         self.saver, self._saving = (None if self._saving.ended.triggered else self._saving), None
         self._close(ended=True)
 
@@ -156,18 +172,18 @@ class Walk:
                     self._skips += 1
                     continue
                 wanted = 1
-            pace = self._job.pace
+            pace = self._trainer.pace
             steps = min(self._left, wanted)
             if self.busy and pace.saving_s != pace.step_s:
                 steps = 1
             if steps == math.inf:
                 steps = 2**62
             step_s = pace.saving_s if self.busy else pace.step_s
-            yield from self._run(Batch(self._job.env.now, int(steps), step_s, self.busy, pace))
+            yield from self._run(Batch(self._trainer.env.now, int(steps), step_s, self.busy, pace))
 
     def _due_in(self) -> float:
         """Steps until the next save is due at the present pace; 0: it is."""
-        every, pace = self._prepared.every, self._job.pace
+        every, pace = self._prepared.every, self._trainer.pace
         if self._prepared.save is None or every.never:
             return math.inf
         if every.steps is not None:
@@ -180,13 +196,13 @@ class Walk:
 
     def _run(self, batch: Batch) -> Process:
         """Run a batch of steps to its end."""
-        self._batch, env = batch, self._job.env
+        self._batch, env = batch, self._trainer.env
         while True:
             try:
                 yield delay(env, max(0.0, batch.end_s - env.now), "training")
                 break
             except simpy.Interrupt as interrupt:
-                if interrupt.cause is not self._job.disturbed:
+                if interrupt.cause is not DISTURBED:
                     raise
                 batch.steps = min(batch.steps, batch.done_by(env.now) + 1)
         self._count(batch, batch.steps)
@@ -204,7 +220,7 @@ class Walk:
             try:
                 yield event
             except simpy.Interrupt as interrupt:
-                if interrupt.cause is not self._job.disturbed:
+                if interrupt.cause is not DISTURBED:
                     raise
 
     # -- its end
@@ -214,19 +230,19 @@ class Walk:
         """One more save at the end of training; one that is in flight is dropped for it."""
         if self.saver is not None:
             self.saver.cut()
-        self._first_step, self.steps, self._books = self._job.step, 0, []
-        self.stalled, self._stall_s = True, self._job.env.now
+        self._first_step, self.steps, self._books = self._trainer.step, 0, []
+        self.stalled, self._stall_s = True, self._trainer.env.now
         self._saving = self._saver(self._first_step)
         yield from self._hold(self._saving.ended)
-        self._books.append(Books(checkpoint_stall=self._job.env.now - self._stall_s))
+        self._books.append(Books(checkpoint_stall=self._trainer.env.now - self._stall_s))
         self._close(ended=True)
 
     def _close(self, ended: bool) -> None:
         """Keep the leg, for now; ``ended``: with its save's stall."""
-        job = self._job
-        job.step = self._first_step + self.steps
+        trainer = self._trainer
+        trainer.step = self._first_step + self.steps
         books = Books(*(math.fsum(column) for column in zip(*self._books, strict=True))) if self._books else Books()
-        job.ledger.keep(Piece(self._first_step, job.step, books, open=not ended))
+        trainer.ledger.keep(Piece(self._first_step, trainer.step, books, open=not ended))
         self._books = []
 
     def break_off(self, now: float) -> int:
@@ -240,26 +256,26 @@ class Walk:
         for saver in (self.saver, self._saving):
             if saver is not None and not saver.ended.triggered:
                 saver.cut()
-                self._job.log.add(Entry(now, "save_cut", "", saver.step))
+                self._trainer.log.add(Entry(now, "save_cut", "", saver.step))
         self._close(ended=False)
-        return self._job.step
+        return self._trainer.step
 
     def steps_done(self) -> int:
         """Steps of the run that are done by now."""
         batch = self._batch
-        return self._first_step + self.steps + (batch.done_by(self._job.env.now) if batch is not None else 0)
+        return self._first_step + self.steps + (batch.done_by(self._trainer.env.now) if batch is not None else 0)
 
     def flies_alone(self) -> bool:
         """Whether the leg's save has its background part before it and the storage for itself."""
-        saver, storage = self.saver, self._job.storage
+        saver, storage = self.saver, self._trainer.storage
         return (
             saver is not None
-            and self._unblocked_s == self._job.env.now
-            and self._job.pace is self._job.pattern.pace
+            and self._unblocked_s == self._trainer.env.now
+            and self._trainer.pace is self._trainer.pattern.pace
             and storage.up
             and storage.only(saver.flow)
         )
 
     def successor(self) -> Walk:
         """The next leg, which starts now with this one's save in flight."""
-        return Walk(self._job, self._job.env.now, self.saver)
+        return Walk(self._trainer, self._trainer.env.now, self.saver)

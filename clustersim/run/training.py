@@ -1,0 +1,185 @@
+"""Training and its saves: undisturbed stretches by arithmetic, the rest leg by leg with events."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Generator
+from typing import Any
+
+import simpy
+
+from clustersim.checkpoint.pattern import Pace, Stretch
+from clustersim.checkpoint.tiers import Copies, Copy, Tier
+from clustersim.faults.failure import Severity
+from clustersim.run.clock import delay
+from clustersim.run.ledger import Ledger, Piece
+from clustersim.run.log import Entry, Log
+from clustersim.run.prepared import Prepared
+from clustersim.run.storage import SharedStorage
+from clustersim.run.walk import DISTURBED, Walk
+
+Process = Generator[simpy.Event, Any, None]
+
+
+class Trainer:
+    """The part of a job that trains and saves; failures and recoveries are the job's.
+
+    Attributes:
+        step: steps done in the state that trains or will be restored (those of a stretch under way not counted).
+        pace, pattern: what a step takes now, and what repeats at that pace.
+        copies: the durable copies that are left.
+    """
+
+    def __init__(
+        self, env: simpy.Environment, prepared: Prepared, storage: SharedStorage, ledger: Ledger, log: Log
+    ) -> None:
+        self.env, self.prepared, self.storage, self.ledger, self.log = env, prepared, storage, ledger, log
+        self.copies = Copies(Copy(0, Tier.SHARED, 0.0))
+        self.pace, self.pattern = prepared.pace, prepared.pattern
+        self.nodes = prepared.scenario.cluster.nodes
+        self.step = 0
+        self._stretch: Stretch | None = None
+        self._walk: Walk | None = None
+
+    @property
+    def jumping(self) -> bool:
+        """Whether an undisturbed stretch is being crossed by arithmetic."""
+        return self._stretch is not None
+
+    @property
+    def stalled(self) -> bool:
+        """Whether training stands still for a save."""
+        if self._stretch is not None:
+            return self._stretch.locate(self.env.now).stalled
+        return self._walk is not None and self._walk.stalled
+
+    def steps_done(self) -> int:
+        """Steps done by now, saved or not."""
+        if self._stretch is not None:
+            spot = self._stretch.locate(self.env.now)
+            return self._stretch.step + self._stretch.steps_before(spot.leg) + spot.steps
+        return self.step if self._walk is None else self._walk.steps_done()
+
+    def change_pace(self, pace: Pace) -> None:
+        """Steps take another time from the next one on; whoever calls this interrupts training with ``DISTURBED``."""
+        self.pace, self.pattern = pace, self.prepared.pattern_at(pace)
+
+    # -- forward
+
+    def train(self) -> Process:
+        """Train to the last step."""
+        target = self.prepared.target_steps
+        flying = False
+        while self.step < target:
+            if self._walk is None and self.prepared.jump and (flying or self.storage.quiet):
+                yield from self._jump(flying)
+            flying = (yield from self._leg()) if self.step < target else False
+        if self.prepared.scenario.checkpoint.final and self.prepared.save is not None:
+            yield from self._final()
+
+    def _jump(self, flying: bool) -> Process:
+        """One time-out to the end of training; broken off by whatever disturbs."""
+        now: float = self.env.now
+        self._stretch = stretch = Stretch(self.pattern, now, self.step, flying)
+        try:
+            if self.prepared.target_steps == math.inf:
+                yield self.env.event()
+            end = stretch.end_of(int(self.prepared.target_steps) - self.step)
+            yield delay(self.env, max(0.0, end - now), "training")
+        except simpy.Interrupt as interrupt:
+            if interrupt.cause is not DISTURBED:
+                raise
+            self._land()
+            return
+        self._close(end, all_steps=True)
+
+    def _leg(self) -> Generator[simpy.Event, Any, bool]:
+        """One leg event by event; True when nothing but the background part of its save is under way as it ends."""
+        if self._walk is None:
+            self._walk = Walk(self, self.env.now)
+        walk = self._walk
+        yield from walk.live()
+        flying = walk.flies_alone() and self.prepared.jump and self.pattern.leg is not None
+        if flying and walk.saver is not None:
+            walk.saver.cut()
+        done = self.step >= self.prepared.target_steps
+        self._walk = None if walk.saver is None or flying or done else walk.successor()
+        return flying
+
+    def _final(self) -> Process:
+        """The save at the end of training; it waits until the copy is durable."""
+        self._walk = Walk(self, self.env.now)
+        yield from self._walk.last_save()
+        self._walk = None
+
+    # -- the end of a stretch
+
+    def _ended(self, stretch: Stretch, now: float, leg: int) -> None:
+        """A stretch has ended in ``leg``: its saves become copies and entries of the log."""
+        self._stretch = None
+        for copy in stretch.copies(now, leg):
+            self.copies.add(copy)
+        self.log.stretch(stretch, now, leg)
+
+    def _close(self, end: float, all_steps: bool = False) -> None:
+        """Keep everything of the stretch up to ``end``, for now."""
+        stretch = self._stretch
+        assert stretch is not None
+        if all_steps:
+            steps = int(self.prepared.target_steps) - stretch.step
+            spot = stretch.spot_of(steps)
+        else:
+            spot = stretch.locate(end)
+            steps = stretch.steps_before(spot.leg) + spot.steps
+        # The save that falls due with the last step is not taken.
+        self._ended(stretch, end, spot.leg - all_steps)
+        self.step = stretch.step + steps
+        self.ledger.keep(Piece(stretch.step, self.step, stretch.books_in(spot, end), stretch, open=True))
+
+    def _land(self) -> None:
+        """Turn the stretch that has been disturbed into its state event by event."""
+        stretch, now = self._stretch, float(self.env.now)
+        assert stretch is not None
+        spot = stretch.locate(now)
+        self._ended(stretch, now, spot.leg)
+        self.step = stretch.step + stretch.steps_before(spot.leg)
+        if spot.leg:
+            self.ledger.keep(Piece(stretch.step, self.step, stretch.books(spot.leg), stretch))
+        self._walk = Walk.landing(self, stretch, spot)
+
+    def stop(self, now: float) -> None:
+        """The run ends here: keep what has been done."""
+        if self._stretch is not None:
+            self._close(now)
+        elif self._walk is not None:
+            self.step = self._walk.break_off(now)
+
+    def lose(self, now: float, severity: Severity | None) -> None:
+        """A failure stops training, or hits while it is down: go back to the newest copy that survives."""
+        if self._stretch is not None:
+            self._lose_stretch(self._stretch, now, severity)
+            return
+        if self._walk is not None:
+            self.step = self._walk.break_off(now)
+        self._roll_back(now, severity, self._walk is not None)
+        self._walk = None
+
+    def _lose_stretch(self, stretch: Stretch, now: float, severity: Severity | None) -> None:
+        """Keep what a surviving copy holds of a stretch; the rest is ``rework``."""
+        self._ended(stretch, now, stretch.locate(now).leg)
+        legs = stretch.legs_to(self._roll_back(now, severity))
+        if legs:
+            self.ledger.keep(Piece(stretch.step, self.step, stretch.books(legs), stretch))
+        self.ledger.spend("rework", now - stretch.leg_start(legs))
+
+    def _roll_back(self, now: float, severity: Severity | None, up: bool = True) -> int:
+        """Go back to the newest copy that survives ``severity``; returns its steps."""
+        if severity is not None:
+            self.copies.lose(severity)
+        restored = self.copies.newest()
+        assert restored is not None
+        if up and self.log.active:
+            self.log.add(Entry(now, "rollback", restored.tier.value, restored.step))
+        self.ledger.rollback(restored.step)
+        self.step = restored.step
+        return restored.step
