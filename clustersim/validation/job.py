@@ -160,7 +160,7 @@ class Reader:
 
     def with_layout(self, table: str, columns: list[str]) -> Row:
         """The row with the layout of the first row of a table that agrees with it in ``columns`` and prints one."""
-        keys = ("tp", "pp", "cp", "ep", "vp", "note")
+        keys = ("tp", "pp", "cp", "ep", "vp", "zero_stage", "note")
         for other in packaged(table):
             if other.whole("pp") and all(other.text(column) == self.row.text(column) for column in columns):
                 self.assumed["layout"] = f"that of {other.row_id} ({self.source.reason('layout_of')})"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -47,14 +48,15 @@ class Report:
         lines: list[str] = []
         for suite in self.suites:
             rows = suite.worst if most is not None else suite.scored
-            lines.append(f"{suite.name}: {suite.about}")
+            lines += textwrap.wrap(f"{suite.name}: {suite.about}", 80, subsequent_indent="  ")
             lines += [f"  {row.row_id:<26}{row.measured:>14.6g}{row.predicted:>14.6g}{row.error_pct:>+8.1f} %  {row.metric}"
                       for row in rows]  # fmt: skip
             reasons: dict[str, int] = {}
             for result in suite.results:
                 if result.skipped:
                     reasons[result.skipped] = reasons.get(result.skipped, 0) + 1
-            lines += [f"  skipped {count}: {reason}" for reason, count in sorted(reasons.items())]
+            for reason, count in sorted(reasons.items()):
+                lines += textwrap.wrap(f"skipped {count}: {reason}", 80, initial_indent="  ", subsequent_indent="    ")
         return lines
 
 

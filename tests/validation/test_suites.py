@@ -1,0 +1,78 @@
+"""All suites: their accuracy is held by a golden summary, so that it cannot slip (or improve) unseen.
+
+After an intended change write it anew with ``UPDATE_GOLDEN=1 pytest tests/validation``, and look at the difference.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from clustersim.validation.report import Report, chosen_suites, run
+from clustersim.validation.suites import SUITES
+
+GOLDEN = Path(__file__).parent.parent / "golden" / "validation.json"
+FIGURES = ("rows", "skipped", "median_abs_error_pct", "mape_pct", "bias_pct")
+MARGIN = 0.15
+"""Percentage points that a figure may move unseen."""
+
+
+@pytest.fixture(scope="module")
+def report() -> Report:
+    return run(chosen_suites([]))
+
+
+def summary(report: Report) -> dict[str, dict[str, float | None]]:
+    found = {}
+    for suite in report.suites:
+        figures = suite.dump()
+        found[suite.name] = {key: figures[key] if figures[key] is None else round(figures[key], 2) for key in FIGURES}
+    return found
+
+
+def test_accuracy_is_what_the_golden_summary_says(report: Report) -> None:
+    now = summary(report)
+    if os.environ.get("UPDATE_GOLDEN"):
+        lines = [f"  {json.dumps(name)}: {json.dumps(figures)}" for name, figures in now.items()]
+        GOLDEN.write_text("{\n" + ",\n".join(lines) + "\n}\n", encoding="utf-8")
+    golden = json.loads(GOLDEN.read_text(encoding="utf-8"))
+    assert now.keys() == golden.keys()
+    moved = [f"{name}.{key}: {golden[name][key]} -> {now[name][key]}" for name in now for key in FIGURES
+             if (now[name][key] is None) != (golden[name][key] is None)
+             or abs((now[name][key] or 0) - (golden[name][key] or 0)) > (0 if key in FIGURES[:2] else MARGIN)]  # fmt: skip
+    assert not moved, "\n".join(moved)
+
+
+def test_no_suite_is_empty_and_no_skip_is_silent(report: Report) -> None:
+    for suite in report.suites:
+        assert suite.scored, suite.name
+        assert all(result.error_pct is not None or result.skipped for result in suite.results), suite.name
+
+
+def test_memory_of_the_papers_formula(report: Report) -> None:
+    """Korthikanti's tables are formulas: 3 % is the bound of the whole table, every row keeps it."""
+    suite = next(suite for suite in report.suites if suite.name == "korthikanti-memory")
+    assert len(suite.scored) == 36
+    assert max(map(abs, suite.errors)) < 3
+
+
+def test_skips_are_only_of_the_allowed_kinds(report: Report) -> None:
+    allowed = ("no preset for the hardware", "no model shape", "no layout", "no batch", "no measurement", "a hybrid of",
+               "one step of a cumulative ablation", "the sequence length is blank", "a message of no bytes",
+               "no time and no bandwidth")  # fmt: skip
+    reasons = {result.skipped for suite in report.suites for result in suite.results if result.skipped}
+    assert all(reason.startswith(allowed) for reason in reasons), reasons
+
+
+def test_the_model_knows_no_row(report: Report) -> None:
+    """Near-zero bias in every suite at once would mean that constants were fitted to them."""
+    biases = [suite.bias_pct for suite in report.suites if suite.scored and suite.scored[0].metric == "step_time_s"]
+    assert sum(bias is not None and abs(bias) < 1 for bias in biases) < len(biases) / 2
+
+
+def test_names_are_unique_and_bounds_positive() -> None:
+    assert len({suite.name for suite in SUITES}) == len(SUITES)
+    assert all(bound is None or bound > 0 for suite in SUITES for bound in (suite.bound.median, suite.bound.mape))
