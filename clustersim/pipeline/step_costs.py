@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
+from clustersim.hardware.collectives import collective_time
 from clustersim.hardware.gpu import Gpu
 from clustersim.pipeline.dependencies import CODE, KINDS
 from clustersim.pipeline.ops import Kind
@@ -23,6 +24,7 @@ from clustersim.workload.build import Blocks
 from clustersim.workload.cost import Exposure, LayerCost, PassCost, Pricer
 from clustersim.workload.data_parallel import Unit, fsdp_pass
 from clustersim.workload.device import Device
+from clustersim.workload.kept import stage_kept_bytes, unit_of
 from clustersim.workload.profile import Profile
 from clustersim.workload.stack import Stack
 from clustersim.workload.stages import LocalParameters, StageContent
@@ -184,7 +186,21 @@ class StageCosts:
         table[CODE[Kind.F]], table[CODE[Kind.I]], table[CODE[Kind.W]] = forward, inward, weight
         table[CODE[Kind.B]], table[CODE[Kind.R]] = inward + weight, again
         self._vocabulary(table)
+        if self.plan.shape.copies_activations:
+            table[CODE[Kind.OFFLOAD], :, OFFLOAD] = table[CODE[Kind.RELOAD], :, OFFLOAD] = self._copies()
         return table
+
+    def _copies(self) -> Floats:
+        """(stages,) seconds to copy a unit's activations off the rank: to the host, or for BPipe to the partner
+        rank."""
+        plan, seconds = self.plan, {}
+        unit = unit_of(plan.cut, self.stack, plan.training.precision)
+        for content in set(self.stage_contents):
+            size = stage_kept_bytes(plan.model, unit, plan.training.recompute, content)
+            away = collective_time("send", size, self.groups.pp) if plan.schedule.kind == "bpipe" else 0.0
+            seconds[content] = away or size / plan.cluster.node.device_to_host
+        held = self.stage_contents
+        return np.array([seconds[held[stage % len(held)]] for stage in range(plan.shape.graph.stages)])
 
     def _vocabulary(self, table: Floats) -> None:
         """With vocabulary parallelism the head's work moves from the last stage to S and T ops on every rank."""

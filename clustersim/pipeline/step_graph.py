@@ -34,6 +34,11 @@ class Shape:
         return counts
 
     @cached_property
+    def copies_activations(self) -> bool:
+        """Whether the list copies activations off a rank and back."""
+        return bool((self.graph.parts.kind == CODE[Kind.OFFLOAD]).any())
+
+    @cached_property
     def slice_weight(self) -> Floats | None:
         """(parts,) causal attention of each part's slice ÷ the mean slice's; None where sequences are whole.
 

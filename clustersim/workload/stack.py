@@ -9,9 +9,9 @@ word *owed* where no component measurement is public, stands in the preset's ``s
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from clustersim.part import PresetModel
 from clustersim.units import Bytes, Seconds
@@ -19,8 +19,23 @@ from clustersim.units import Bytes, Seconds
 AttentionKernel = Literal["unfused", "flash-1", "triton", "flash-2", "cudnn", "flash-3"]
 
 
+_BY_YEAR = ((2020, "megatron-2020"), (2022, "megatron-2021"), (2023, "megatron-2023"), (2024, "nemo-2024"))
+
+
 class Stack(PresetModel, folder="stacks"):
-    """What a training framework of some year does between the formulas and the hardware."""
+    """What a training framework of some year does between the formulas and the hardware.
+
+    A bare year stands for the NVIDIA stack of that time: ``megatron-2020`` to 2020, ``megatron-2021`` to 2022,
+    ``megatron-2023``, ``nemo-2024``, ``nemo-2025`` from 2025 on.
+    """
+
+    @model_validator(mode="before")
+    @classmethod
+    def of_year(cls, value: Any) -> Any:
+        """The preset of a bare year."""
+        if isinstance(value, int) and not isinstance(value, bool) and 2012 <= value <= 2100:
+            return next((name for last, name in _BY_YEAR if value <= last), "nemo-2025")
+        return value
 
     name: str = "stack"
     year: int = Field(default=2024, ge=2012, le=2100)

@@ -312,3 +312,15 @@ def test_offloaded_activations_and_weights_show_where_they_do_not_hide() -> None
         assert built.step_time().breakdown["offload"] > 0
         assert built.step_time().seconds > base.step_time().seconds
     assert base.step_time().breakdown["offload"] == 0
+
+
+def test_copied_activations_take_the_links_time() -> None:
+    """PipeOffload copies to the host; a host that copies at a crawl stands in the way, a fast one does not."""
+    free = {"preset": "dgx-h100", "pinned_bandwidth_per_gpu": 1e15}
+    slow = {"preset": "dgx-h100", "pinned_bandwidth_per_gpu": 1e6}
+    schedule = {"kind": "pipeoffload", "offload_chunks": 1}
+    times = [
+        step(llama(16), node=node, layout={"pp": 4, "dp": 2}, schedule=schedule, global_batch=32).step_time().seconds
+        for node in (free, "dgx-h100", slow)
+    ]
+    assert times[0] <= times[1] < times[2]
