@@ -138,3 +138,28 @@ def test_a_hundred_thousand_ops_open_within_a_second(tmp_path: Path) -> None:
         if took[-1] < 1000:
             break
     assert min(took) < 1000
+
+
+DRIVE = """<script>
+setTimeout(() => {
+  const canvas = document.getElementById("canvas"), area = canvas.getBoundingClientRect();
+  const at = { clientX: area.left + 620, clientY: area.top + 35, bubbles: true, cancelable: true };
+  canvas.dispatchEvent(new PointerEvent("pointermove", at));
+  document.documentElement.dataset.before = document.getElementById("tip").textContent;
+  canvas.dispatchEvent(new WheelEvent("wheel", { ...at, ctrlKey: true, deltaY: -2000 }));
+  canvas.dispatchEvent(new PointerEvent("pointermove", { ...at, clientX: at.clientX + 200 }));
+  document.documentElement.dataset.zoomed = document.getElementById("tip").textContent;
+}, 100);
+</script></body>"""
+
+
+@needs_browser
+def test_hovering_tells_and_the_wheel_zooms(tmp_path: Path) -> None:
+    """At 620 of 1400 pixels stands the same op before and after zooming in there; 200 pixels on it still does."""
+    path = tmp_path / "driven.html"
+    path.write_text(timeline_html(view("1f1b")).replace("</body>", DRIVE))
+    seen = dom(path)
+    before, zoomed = (re.search(rf'data-{name}="([^"]+)"', seen).group(1) for name in ("before", "zoomed"))  # type: ignore[union-attr]
+    assert re.match(r"0[FB]\d  (forward|backward)\nrank 0, stage 0, microbatch \d\n", before)
+    assert "started after" in before
+    assert zoomed == before
