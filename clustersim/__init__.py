@@ -25,9 +25,16 @@ _PUBLIC = {
 __all__ = ["__version__", *sorted(_PUBLIC)]
 
 if TYPE_CHECKING:
-    from clustersim.errors import ClusterSimError, ImpossibleError, InputError, NegativeAnswer
-    from clustersim.scenario.load import load
-    from clustersim.scenario.schema import Scenario
+    from clustersim.errors import ClusterSimError as ClusterSimError
+    from clustersim.errors import ImpossibleError as ImpossibleError
+    from clustersim.errors import InputError as InputError
+    from clustersim.errors import NegativeAnswer as NegativeAnswer
+    from clustersim.run.result import RunResult as RunResult
+    from clustersim.run.simulate import simulate as simulate
+    from clustersim.scenario.load import load as load
+    from clustersim.scenario.schema import Scenario as Scenario
+    from clustersim.study.replicas import run_replicas as run_replicas
+    from clustersim.study.step import step as step
 
 
 def __getattr__(name: str) -> Any:

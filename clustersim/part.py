@@ -101,7 +101,9 @@ def _builtin_types() -> frozenset[str]:
 def again(detail: ErrorDetails) -> InitErrorDetails:
     """The same error, ready to be raised once more."""
     if detail["type"] in _builtin_types():
-        return InitErrorDetails(type=detail["type"], loc=detail["loc"], input=detail["input"], ctx=detail.get("ctx", {}))
+        return InitErrorDetails(
+            type=detail["type"], loc=detail["loc"], input=detail["input"], ctx=detail.get("ctx", {})
+        )
     error = PydanticCustomError(detail["type"], "{text}", {"text": detail["msg"]})
     return InitErrorDetails(type=error, loc=detail["loc"], input=detail["input"])
 
@@ -133,7 +135,9 @@ class Part(Block):
         for name in (kind, *aliases) if kind else ():
             taken = cls.kinds.get(name)
             if taken is not None and taken.__qualname__ != cls.__qualname__:
-                raise TypeError(f"two {cls.family} parts are called '{name}': {taken.__qualname__} and {cls.__qualname__}")
+                raise TypeError(
+                    f"two {cls.family} parts are called '{name}': {taken.__qualname__} and {cls.__qualname__}"
+                )
             cls.kinds[name] = cls
 
     @classmethod
@@ -145,7 +149,9 @@ class Part(Block):
         names the kind, or holds the mapping with it (``{engine: {kind: async, …}, interval: 10 min}``).
         """
         if isinstance(value, str):
-            return {"kind": value} if value in cls.kinds or not cls.folder else expand_preset(cls.folder, value, cls.kinds)
+            return (
+                {"kind": value} if value in cls.kinds or not cls.folder else expand_preset(cls.folder, value, cls.kinds)
+            )
         if not isinstance(value, dict):
             return value
         if cls.key != "kind" and cls.key in value:

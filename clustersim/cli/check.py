@@ -47,7 +47,9 @@ def _checked(name: str, overrides: list[str]) -> dict[str, Any]:
     except ImpossibleError as error:
         result["exit_code"] = error.exit_code
         text = f"{name}: {error}"
-        result["problems"] = [{"file": name, "line": None, "column": None, "path": "", "message": str(error), "text": text}]
+        result["problems"] = [
+            {"file": name, "line": None, "column": None, "path": "", "message": str(error), "text": text}
+        ]
     return result
 
 

@@ -16,7 +16,9 @@ def command(
     kind: Annotated[
         str | None, typer.Argument(metavar="KIND", help="gpus, nodes, models, schedules, …; none: all kinds.")
     ] = None,
-    only: Annotated[str | None, typer.Option("--only", metavar="NAME", help="This one alone, with all its values.")] = None,
+    only: Annotated[
+        str | None, typer.Option("--only", metavar="NAME", help="This one alone, with all its values.")
+    ] = None,
     json: Json = False,
     verbose: Verbose = 0,
 ) -> None:
@@ -26,7 +28,7 @@ def command(
 
     if kind is None:
         about = {name: line for name, (_, _, line) in catalogue.KINDS.items()}
-        print_json(about) if json else _columns([(name, line) for name, line in about.items()])
+        print_json(about) if json else _columns(list(about.items()))
         return
     found = catalogue.entries(kind)
     if only is not None:

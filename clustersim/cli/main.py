@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from clustersim.cli.app import Interrupted, ReaderGone, app
 from clustersim.errors import ClusterSimError
 
+
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run the program and exit.
 

@@ -19,7 +19,8 @@ Set = Annotated[
 ]  # fmt: skip
 Json = Annotated[bool, typer.Option("--json", help="Nothing but one JSON document on standard output.")]
 Seed = Annotated[
-    int | None, typer.Option("--seed", min=0, show_default=False, help="Seed of all random numbers; default: the scenario's.")
+    int | None,
+    typer.Option("--seed", min=0, show_default=False, help="Seed of all random numbers; default: the scenario's."),
 ]
 Replicas = Annotated[
     int | None, typer.Option("--replicas", min=1, show_default=False, help="Runs to simulate; default: the scenario's.")
@@ -38,5 +39,6 @@ Address = Annotated[
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
 Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; twice: still more.")]
 OutDir = Annotated[
-    str | None, typer.Option("--out", "-o", metavar="DIR", show_default=False, help="Also write all results into a folder.")
+    str | None,
+    typer.Option("--out", "-o", metavar="DIR", show_default=False, help="Also write all results into a folder."),
 ]

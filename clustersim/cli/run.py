@@ -112,7 +112,9 @@ class _Runner:
         if table.interrupted and not table.replicas:
             raise KeyboardInterrupt
         days = sum(table.columns["wall_s"]) / 86400
-        self.talk.detail(f"{table.replicas} replicas in {spent:.2f} s: {days / max(spent, 1e-9):,.0f} simulated days a second")
+        self.talk.detail(
+            f"{table.replicas} replicas in {spent:.2f} s: {days / max(spent, 1e-9):,.0f} simulated days a second"
+        )
         return Answer(scenario, run_document(scenario, step, table), table.verdicts, table.hopeless, table.interrupted)
 
 

@@ -13,12 +13,18 @@ if TYPE_CHECKING:
     from clustersim.pipeline.ops import Program
     from clustersim.pipeline.schedule import Schedule
 
-app = typer.Typer(no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="List, export, check and evaluate pipeline schedules.")
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="List, export, check and evaluate pipeline schedules.",
+)
 
 Ranks = Annotated[int, typer.Option("--pp", min=1, help="Pipeline ranks.")]
 Microbatches = Annotated[int, typer.Option("--microbatches", "-m", min=1, help="Microbatches a step.")]
 Chunks = Annotated[
-    int | None, typer.Option("--chunks", min=1, show_default=False, help="Chunks a rank; default: what the schedule takes.")
+    int | None,
+    typer.Option("--chunks", min=1, show_default=False, help="Chunks a rank; default: what the schedule takes."),
 ]
 Slices = Annotated[int, typer.Option("--slices", min=1, help="Slices of each sequence.")]
 Chains = Annotated[int, typer.Option("--chains", min=1, help="Independent pipelines that share the ranks.")]
@@ -27,7 +33,10 @@ Options = Annotated[
     typer.Option("--set", metavar="KEY=VALUE", show_default=False, help="An option of the schedule. Repeatable."),
 ]
 File = Annotated[
-    str, typer.Argument(metavar="FILE", show_default=False, help="CSV, a row a rank, a cell an op (0F0, 0B0, …); or a name.")
+    str,
+    typer.Argument(
+        metavar="FILE", show_default=False, help="CSV, a row a rank, a cell an op (0F0, 0B0, …); or a name."
+    ),
 ]
 
 
@@ -46,12 +55,16 @@ def list_(json: Json = False) -> None:
     width = max(len(item.kind) for item in described)
     for item in described:
         typer.echo(f"{item.kind:<{width}}  {item.summary}")
-        typer.echo(f"{'':<{width}}  defined for {item.defined}; chunks {item.chunks}; holds {item.in_flight_formula} · {item.evidence}")
+        typer.echo(
+            f"{'':<{width}}  defined for {item.defined}; chunks {item.chunks}; holds {item.in_flight_formula} · {item.evidence}"
+        )
 
 
 @app.command()
 def export(
-    name: Annotated[str, typer.Argument(metavar="NAME", show_default=False, help="A schedule (clustersim schedule list).")],
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", show_default=False, help="A schedule (clustersim schedule list).")
+    ],
     pp: Ranks = 4,
     microbatches: Microbatches = 8,
     chunks: Chunks = None,
@@ -95,7 +108,9 @@ def check(
     for finding in findings:
         typer.echo(f"{file}: {finding}", err=True)
     if not findings and not json:
-        typer.echo(f"{file}: ok: {len(program.ranks)} ranks, {program.stages} stages, {program.microbatches} microbatches")
+        typer.echo(
+            f"{file}: ok: {len(program.ranks)} ranks, {program.stages} stages, {program.microbatches} microbatches"
+        )
     if findings:
         raise typer.Exit(3 if any(finding.kind == "cycle" for finding in findings) else 1)
 
@@ -104,7 +119,10 @@ def check(
 def evaluate(
     file: File,
     costs: Annotated[
-        str, typer.Option("--costs", metavar="F=1,I=1,W=1", help="Time of a whole rank's share of a microbatch; B is I + W.")
+        str,
+        typer.Option(
+            "--costs", metavar="F=1,I=1,W=1", help="Time of a whole rank's share of a microbatch; B is I + W."
+        ),
     ] = "F=1,I=1,W=1",
     latency: Annotated[float, typer.Option("--latency", min=0, help="Time of a message between ranks.")] = 0.0,
     pp: Ranks = 4,
@@ -114,7 +132,8 @@ def evaluate(
     chains: Chains = 1,
     options: Options = None,
     timeline: Annotated[
-        str | None, typer.Option("--timeline", metavar="FILE", show_default=False, help="Draw it: .html, .png, .svg, .json.")
+        str | None,
+        typer.Option("--timeline", metavar="FILE", show_default=False, help="Draw it: .html, .png, .svg, .json."),
     ] = None,
     json: Json = False,
     quiet: Quiet = False,
@@ -149,7 +168,9 @@ def _is_name(text: str) -> bool:
     return text in Schedule.kinds and text != "csv"
 
 
-def _program(name: str, pp: int, microbatches: int, chunks: int | None, slices: int, options: list[str] | None) -> Program:
+def _program(
+    name: str, pp: int, microbatches: int, chunks: int | None, slices: int, options: list[str] | None
+) -> Program:
     from clustersim.pipeline.schedule import Pipeline
 
     schedule = _schedule(name, options)
@@ -207,9 +228,11 @@ def _table(program: Program, numbers: dict[str, Any]) -> str:
     bubble = numbers["bubble"]
     idle = {name: value for name, value in numbers["idle_by_cause"].items() if value}
     lines = [
-        f"{program.name or 'op list'}: {len(program.ranks)} ranks, {program.stages} stages, {program.microbatches} microbatches",
+        f"{program.name or 'op list'}: {len(program.ranks)} ranks, {program.stages} stages, "
+        f"{program.microbatches} microbatches",
         f"  makespan   {numbers['makespan']:g}",
-        f"  bubble     {share(bubble['step'])} of the step; {share(bubble['span'])} of the longest rank span; {share(bubble['work'])} of work",
+        f"  bubble     {share(bubble['step'])} of the step; {share(bubble['span'])} of the longest rank span; "
+        f"{share(bubble['work'])} of work",
         f"  held       at most {max(numbers['peak_in_flight_microbatches']):g} microbatches on a rank",
         f"  messages   {numbers['messages']}",
         f"  idle       {', '.join(f'{name} {value:g}' for name, value in idle.items()) or 'none'} (summed over ranks)",

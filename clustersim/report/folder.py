@@ -29,13 +29,17 @@ class ResultFolder:
     def __init__(self, name: str) -> None:
         self.folder = output_folder(name)
         remove_old(self.folder, NAMES)
-        self._temporary = {name: self.folder / f".{name}.{os.getpid()}.tmp" for name in ("events.parquet", "ledger.parquet")}
+        self._temporary = {
+            name: self.folder / f".{name}.{os.getpid()}.tmp" for name in ("events.parquet", "ledger.parquet")
+        }
         self._log = ParquetLog(self._temporary["events.parquet"], self._temporary["ledger.parquet"])
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         for path in self._temporary.values():
             path.unlink(missing_ok=True)
 

@@ -46,7 +46,11 @@ def report_page(answer: Answer) -> str:
         f"<h2>Scenario</h2><details><summary>resolved, as YAML</summary><pre>{escape(scenario.resolved())}</pre></details>",
     ]  # fmt: skip
     head = f"<meta charset='utf-8'><meta name='viewport' content='width=device-width'><title>{escape(scenario.name)}</title>"
-    return f"<!doctype html>\n<html lang='en'><head>{head}<style>{_STYLE}</style></head><body>\n" + "\n".join(body) + "\n</body></html>\n"
+    return (
+        f"<!doctype html>\n<html lang='en'><head>{head}<style>{_STYLE}</style></head><body>\n"
+        + "\n".join(body)
+        + "\n</body></html>\n"
+    )
 
 
 def _facts(answer: Answer) -> str:

@@ -44,7 +44,8 @@ def run_summary(answer: Answer) -> str:
     """The printed summary of ``clustersim run``."""
     scenario, run = answer.scenario, answer.document["run"]
     lines = [
-        f"{scenario.name}: {scenario.cluster.gpus:,} GPUs, {answer.document['replicas']} replicas, seed {answer.document['seed']}",
+        f"{scenario.name}: {scenario.cluster.gpus:,} GPUs, {answer.document['replicas']} replicas, "
+        f"seed {answer.document['seed']}",
         "",
         *_headline(scenario, run),
         f"  ETTR            {percent(run['ettr'])} of the wall time is kept training",
@@ -66,14 +67,17 @@ def _headline(scenario: Scenario, run: Json) -> list[str]:
     if scenario.training.duration is not None:
         days = duration(scenario.training.duration)
         return [f"  tokens trained  {quantity(run['tokens'])} in {days}: {short(goodput)} a second"]
-    return [f"  time to train   {span(run['wall_s'])} for {short(mean(run['tokens']) or 0.0)} tokens: {short(goodput)} a second"]
+    return [
+        f"  time to train   {span(run['wall_s'])} for {short(mean(run['tokens']) or 0.0)} tokens: {short(goodput)} a second"
+    ]
 
 
 def _mfu(step: Json, run: Json) -> list[str]:
-    lines = [f"  MFU             {step['mfu']:.1%} in a step of {step['step_time_s']:.3f} s ({step['tflops_per_gpu']:.0f} TFLOP/s a GPU)"]
+    line = f"  MFU             {step['mfu']:.1%} in a step of {step['step_time_s']:.3f} s "
+    line += f"({step['tflops_per_gpu']:.0f} TFLOP/s a GPU)"
     if run.get("effective_mfu") is not None:
-        lines[0] += f", {mean(run['effective_mfu']):.1%} over the run"
-    return [*lines, f"                  ({step['convention']})"]
+        line += f", {mean(run['effective_mfu']):.1%} over the run"
+    return [line, f"                  ({step['convention']})"]
 
 
 def ledger_bars(run: Json) -> list[str]:
@@ -119,7 +123,8 @@ def _change(name: str, lost: dict[str, float], scenario: Scenario) -> str | None
         return "save at all (checkpoint.engine): every failure starts the job from its beginning"
     saving = lost.get("checkpoint_stall", 0.0) + lost.get("checkpoint_slowdown", 0.0)
     if saving < lost["rework"] / 2:
-        return f"save more often (checkpoint.interval): saves take {saving:.2%} of the time, work done twice {lost['rework']:.2%}"
+        taken = f"saves take {saving:.2%} of the time, work done twice {lost['rework']:.2%}"
+        return f"save more often (checkpoint.interval): {taken}"
     return "an engine that stalls less (checkpoint.engine), or fewer failures: the interval is about right"
 
 
@@ -127,7 +132,9 @@ def _warnings(answer: Answer) -> list[str]:
     lines = [f"Warning: {text}" for text in answer.document["step"].get("warnings", [])]
     if answer.verdicts:
         count = len(answer.verdicts)
-        lines.append(f"Warning: {count} of {answer.document['replicas']} replicas: {next(iter(answer.verdicts.values()))}")
+        lines.append(
+            f"Warning: {count} of {answer.document['replicas']} replicas: {next(iter(answer.verdicts.values()))}"
+        )
     if answer.interrupted:
         lines.append("Interrupted: these are the replicas that were finished.")
     return ["", *lines] if lines else []
@@ -136,10 +143,12 @@ def _warnings(answer: Answer) -> list[str]:
 def step_summary(scenario: Scenario, step: Json) -> str:
     """The printed summary of ``clustersim step``."""
     layout, memory, gib = scenario.parallelism, step["memory"], 2.0**30
-    peak = max(range(len(memory["stages"])), key=lambda rank: math.fsum(_parts(memory["stages"][rank]).values()), default=0)
+    peak = max(
+        range(len(memory["stages"])), key=lambda rank: math.fsum(_parts(memory["stages"][rank]).values()), default=0
+    )
     lines = [
-        f"{scenario.name}: {scenario.cluster.gpus:,} GPUs, tp {layout.tp} × pp {layout.pp} × cp {layout.cp} × dp {scenario.dp}, "
-        f"{step['microbatches']} microbatches, {layout.schedule.kind}",
+        f"{scenario.name}: {scenario.cluster.gpus:,} GPUs, tp {layout.tp} × pp {layout.pp} × cp {layout.cp} × "
+        f"dp {scenario.dp}, {step['microbatches']} microbatches, {layout.schedule.kind}",
         "",
         f"  step            {step['step_time_s']:.4g} s: {short(step['tokens_per_s'])} tokens/s, "
         f"{step['tokens_per_s_per_gpu']:.1f} a GPU",

@@ -124,7 +124,10 @@ def _sequence(pieces: Pieces) -> Broken:
             what = f"cp {layout.cp}" + (f" × tp {layout.tp} (sequence_parallel)" if layout.sequence_parallel else "")
             yield ("training", "seq_len"), f"{training.seq_len:,} must be a multiple of {what}"
     if training is not None and model is not None and 0 < model.positions < training.seq_len:
-        yield ("training", "seq_len"), f"{training.seq_len:,} is longer than the model's {model.positions:,} learned positions"
+        yield (
+            ("training", "seq_len"),
+            f"{training.seq_len:,} is longer than the model's {model.positions:,} learned positions",
+        )
 
 
 def _experts(pieces: Pieces) -> Broken:

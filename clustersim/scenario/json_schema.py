@@ -86,9 +86,14 @@ def _branch(family: type[Part], kind: str, part: type[Part], body: Json) -> Json
     names = [name for name, owner in family.kinds.items() if owner is part]
     named: Json = {"const": kind} if len(names) == 1 else {"enum": sorted(names)}
     words = [family.key] if family.key == "kind" else [family.key, "kind"]
-    properties: Json = {word: named for word in words} | body.get("properties", {})
+    properties: Json = dict.fromkeys(words, named) | body.get("properties", {})
     required = sorted(body.get("required", []))
-    branch: Json = {"type": "object", "description": _doc(part), "properties": properties, "additionalProperties": False}
+    branch: Json = {
+        "type": "object",
+        "description": _doc(part),
+        "properties": properties,
+        "additionalProperties": False,
+    }
     if _kind_is_implied(family, part):
         return branch | ({"required": required} if required else {})
     if len(words) == 1:

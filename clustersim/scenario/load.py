@@ -35,12 +35,11 @@ def load(source: str | Path | dict[str, Any], overrides: Sequence[str] = ()) -> 
         InputError: with every problem found, each at its file, line and column.
     """
     if isinstance(source, dict):
-        tree, problems, units = from_plain(source, Place(None)), [], False
-    else:
-        tree, problems = read_files(str(source))
-        units = True
+        tree, wrong = _with_overrides(from_plain(source, Place(None)), overrides)
+        return validate(tree, wrong, units=False)
+    tree, problems = read_files(str(source))
     tree, wrong = _with_overrides(tree, overrides)
-    return validate(tree, [*problems, *wrong], units)
+    return validate(tree, [*problems, *wrong])
 
 
 def _with_overrides(tree: Node, overrides: Sequence[str]) -> tuple[Node, list[Problem]]:
@@ -103,7 +102,7 @@ class _Reader:
         folder = node.folder or Path.cwd()
         path = folder / Path(node.value).expanduser()
         if path.resolve() in above:
-            chain = " -> ".join(item.name for item in (*above[above.index(path.resolve()):], path))
+            chain = " -> ".join(item.name for item in (*above[above.index(path.resolve()) :], path))
             self._wrong(node, f"the files extend one another in a circle: {chain}")
             return None
         try:
@@ -184,7 +183,7 @@ def _checked_apart(data: Any, tree: Node, context: dict[str, Any], error: Valida
     blocks = {name: _block(name, data, context) for name in Pieces._fields}
     lines = cross_check(Pieces(**blocks))
     details: list[ErrorDetails] = [
-        {"type": "check", "loc": line["loc"], "msg": line["type"].message(), "input": None}  # type: ignore[union-attr,typeddict-item]
+        {"type": "check", "loc": line["loc"], "msg": line["type"].message(), "input": None}  # type: ignore[union-attr]
         for line in lines
     ]
     return problems_of(details, tree)
@@ -194,7 +193,7 @@ def _block(name: str, data: Any, context: dict[str, Any]) -> Any:
     if name not in data and Scenario.model_fields[name].is_required():
         return None
     try:
-        annotation = Scenario.model_fields[name].annotation
+        annotation: Any = Scenario.model_fields[name].annotation
         return TypeAdapter(annotation).validate_python(data.get(name, {}), context=context)
     except ValidationError:
         return None

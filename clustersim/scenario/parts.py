@@ -32,7 +32,9 @@ def import_installed() -> tuple[str, ...]:
         try:
             point.load()
         except Exception as error:
-            failed.append(f"the plug-in '{point.name}' ({point.value}) cannot be imported: {type(error).__name__}: {error}")
+            failed.append(
+                f"the plug-in '{point.name}' ({point.value}) cannot be imported: {type(error).__name__}: {error}"
+            )
     return tuple(failed)
 
 

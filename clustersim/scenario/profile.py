@@ -22,7 +22,9 @@ def profile_data(name: str) -> dict[str, Any]:
         if problems:
             raise InputError(problems)
     except InputError as error:
-        raise PydanticCustomError("profile", "{text}", {"text": "; ".join(str(item) for item in error.problems)}) from None
+        raise PydanticCustomError(
+            "profile", "{text}", {"text": "; ".join(str(item) for item in error.problems)}
+        ) from None
     data = tree.plain()
     if not isinstance(data, dict):
         raise PydanticCustomError("profile", "the file must be a mapping (key: value)")

@@ -23,7 +23,7 @@ _SENTENCES = (
     (r"expected ',' or '\]'", "a ',' or the closing ']' of a list is missing"),
     (r"expected ',' or '\}'", "a ',' or the closing '}' of a mapping is missing"),
     (r"unexpected end of stream", "a quote is opened and never closed"),
-    (r"found undefined alias '?([^' ]*)'?", r"'*\1' refers to an anchor that is nowhere above; quote the text if a star is meant"),
+    (r"found undefined alias '?([^' ]*)'?", r"'*\1' refers to an anchor that is nowhere above; quote it if a star is meant"),
     (r"found another document", "the file holds a second document ('---'); one file is one scenario"),
     (r"found duplicate anchor", "this anchor's name is taken; anchors need names of their own"),
     (r"found undefined tag handle", "tags ('!…') are not allowed in a scenario"),

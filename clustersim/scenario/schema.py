@@ -161,4 +161,5 @@ class Scenario(Block):
         """The resolved YAML, for notebooks."""
         from html import escape
 
-        return f"<details><summary><b>{escape(self.name)}</b> {escape(self.description)}</summary><pre>{escape(self.resolved())}</pre></details>"
+        head = f"<summary><b>{escape(self.name)}</b> {escape(self.description)}</summary>"
+        return f"<details>{head}<pre>{escape(self.resolved())}</pre></details>"

@@ -158,7 +158,8 @@ class TreeBuilder:
     def _no_scalar(suffix: str, value: Any) -> str:
         if suffix == "timestamp":
             return f"'{value}' reads as a date, which is no value of a scenario; quote it if it is text"
-        return f"has the tag '!{'!' if not suffix.startswith('!') else ''}{suffix.lstrip('!')}'; tags are not allowed in a scenario"
+        tag = suffix if suffix.startswith("!") else f"!!{suffix}"
+        return f"has the tag '{tag}'; tags are not allowed in a scenario"
 
     def _place(self, node: Any) -> Place:
         if self.fixed is not None:

@@ -96,7 +96,9 @@ class ReplicaTable:
         import pandas as pd
 
         ledger = {f"ledger_{name}_s": list(column) for name, column in self.ledger.items()}
-        return pd.DataFrame({"replica": range(self.replicas), **{k: list(v) for k, v in self.columns.items()}, **ledger})
+        return pd.DataFrame(
+            {"replica": range(self.replicas), **{k: list(v) for k, v in self.columns.items()}, **ledger}
+        )
 
 
 def run_replicas(
@@ -157,7 +159,9 @@ def _rows(scenario: Scenario, seed: int, count: int, workers: int | None, execut
         yield from _pooled(pool, (text, seed), range(done, count))
 
 
-def _watched(text: str, seed: int, count: int, on_result: Callable[[int, RunResult], None]) -> Iterator[tuple[int, Row]]:
+def _watched(
+    text: str, seed: int, count: int, on_result: Callable[[int, RunResult], None]
+) -> Iterator[tuple[int, Row]]:
     from clustersim.run.simulate import run_replica
 
     for replica in range(count):

@@ -154,11 +154,15 @@ def test_kill_9_at_many_moments(small: str) -> None:
 def test_progress_on_a_terminal(small: str) -> None:
     import pexpect
 
-    process = pexpect.spawn(sys.executable, ["-m", "clustersim", "run", small, "--replicas", "3000", "--workers", "1", "-q"], timeout=60)
-    process.expect("ETTR|%")
-    quiet = process.before or b""
-    process.close(force=True)
-    assert "━".encode() not in quiet
-    process = pexpect.spawn(sys.executable, ["-m", "clustersim", "run", small, "--replicas", "3000", "--workers", "1"], timeout=60)
-    process.expect("/3000")
-    process.close(force=True)
+    def spawned(replicas: int, *more: str) -> pexpect.spawn:
+        command = ["-m", "clustersim", "run", small, "--replicas", str(replicas), "--workers", "1", *more]
+        return pexpect.spawn(sys.executable, command, timeout=120)
+
+    quiet = spawned(3, "-q")
+    quiet.expect(pexpect.EOF)
+    assert b"/3" not in quiet.before
+    quiet.close()
+    shown = spawned(100_000)
+    shown.expect("/100000")
+    shown.kill(signal.SIGKILL)
+    shown.close()
