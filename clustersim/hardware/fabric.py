@@ -72,7 +72,7 @@ class Fabric(PresetModel, folder="fabrics"):
 
     name: str
     gpus: tuple[str, ...] = ()
-    """GPU types that the curves were taken on, or whose links are of the same generation."""
+    """Words in the names of GPU types that have links of this generation."""
     kinds: tuple[str, ...]
     """Kinds of ``intra_node`` that the fabric stands for."""
     link: PositiveBytesPerSecond
@@ -147,7 +147,7 @@ def _fabrics() -> tuple[Fabric, ...]:
 @functools.cache
 def _choose(gpu: str, kind: str, link: float) -> Fabric:
     fitting = [fabric for fabric in _fabrics() if kind in fabric.kinds]
-    named = [fabric for fabric in fitting if gpu in fabric.gpus]
+    named = [fabric for fabric in fitting if any(word in gpu.lower() for word in fabric.gpus)]
     return (named or sorted(fitting, key=lambda fabric: abs(math.log(fabric.link / link))))[0]
 
 
