@@ -300,7 +300,8 @@ class RenewalArrivals(ComponentArrivals):
         """
         if self.cause.age == "new":
             return self._gaps(units)
-        return self._rng.random(units) * self._gaps(units, biased=True)
+        residual: np.ndarray = self._rng.random(units) * self._gaps(units, biased=True)
+        return residual
 
     def _gaps(self, size: int, biased: bool = False) -> np.ndarray:
         """Gaps in seconds of mean ``mtbf``; ``biased``: drawn in proportion to their length."""

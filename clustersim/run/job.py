@@ -273,8 +273,11 @@ class Job:
     def _detecting(self, now: float) -> None:
         """Book the time from the failure, or from the start of the wait, to ``now``."""
         self.ledger.spend("detect", now - self._since_s)
+        self._told("detect", "", self._since_s, now - self._since_s)
+
+    def _told(self, event: str, subject: str, start_s: float, seconds: float) -> None:
         if self.log.active:
-            self.log.add(Entry(self._since_s, "detect", "", self.step, seconds=now - self._since_s))
+            self.log.add(Entry(start_s, event, subject, self.step, seconds=seconds))
 
     def _book_recovery(self, now: float) -> None:
         """Book detection or stages up to ``now``."""
@@ -283,13 +286,15 @@ class Job:
                 self._detecting(now)
             return
         for span in self._attempt.close(now):
-            if span.section is not None and span.end_s <= now and not self.log.active:
+            whole = span.section is not None and span.end_s <= now
+            if whole and span.section is not None:
                 self.ledger.spend_section(span.section)
+            if whole and not self.log.active:
                 continue
             for part in span.parts(now):
-                self.ledger.spend(part.category, part.end_s - part.start_s)
-                if self.log.active:
-                    self.log.add(Entry(part.start_s, "stage", part.name, self.step, seconds=part.end_s - part.start_s))
+                if not whole:
+                    self.ledger.spend(part.category, part.end_s - part.start_s)
+                self._told("stage", part.name, part.start_s, part.end_s - part.start_s)
         self._attempt = None
 
     # -- the end
