@@ -5,7 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustersim.cli.options import Address, ExecutorName, Json, OutDir, Quiet, Replicas, Scenarios, Seed, Set, Verbose, Workers
+from clustersim.cli.options import (
+    Address,
+    ExecutorName,
+    Json,
+    OutDir,
+    Quiet,
+    Replicas,
+    Scenarios,
+    Seed,
+    Set,
+    Verbose,
+    Workers,
+)
 from clustersim.cli.study_options import Limit, Until, executor_of, target_of
 from clustersim.cli.talk import Talk, print_json, to_json
 from clustersim.errors import InputError, NegativeAnswer, Problem
@@ -32,7 +44,6 @@ def command(
     """Run each scenario on the same failures; say which is better, or that the data do not decide."""
     from clustersim.cli.scenarios import load_all
     from clustersim.study.compare import compare
-    from clustersim.study.store import Store
 
     if len(scenarios) < 2:
         raise InputError(Problem("SCENARIO", "compare needs at least two scenarios"))

@@ -17,7 +17,9 @@ Ranges = Annotated[
 ]  # fmt: skip
 Method = Annotated[
     Literal["spread", "sobol", "morris"],
-    typer.Option("--method", help="spread: luck against ignorance; sobol: shares of variance; morris: cheap screening."),
+    typer.Option(
+        "--method", help="spread: luck against ignorance; sobol: shares of variance; morris: cheap screening."
+    ),
 ]
 
 
@@ -26,7 +28,9 @@ def command(
     ranges: Ranges,
     method: Method = "spread",
     metric: Metric = "goodput_tokens_per_s",
-    draws: Annotated[int, typer.Option("--draws", min=2, help="Scenarios drawn (spread), base (sobol), paths (morris).")] = 32,
+    draws: Annotated[
+        int, typer.Option("--draws", min=2, help="Scenarios drawn (spread), base (sobol), paths (morris).")
+    ] = 32,
     replicas: Annotated[int, typer.Option("--replicas", min=1, help="Replicas of each.")] = 4,
     sets: Set = None,
     seed: Seed = None,

@@ -17,7 +17,12 @@ if TYPE_CHECKING:
 Folder = Annotated[str, typer.Argument(metavar="DIR", help="The folder given to -o.", show_default=False)]
 Export = Annotated[
     str | None,
-    typer.Option("--export", metavar="FILE", show_default=False, help="A row a replica, as .csv or .parquet (DuckDB and pandas read both)."),
+    typer.Option(
+        "--export",
+        metavar="FILE",
+        show_default=False,
+        help="A row a replica, as .csv or .parquet (DuckDB and pandas read both).",
+    ),
 ]
 
 
@@ -35,7 +40,9 @@ def command(folder: Folder, export: Export = None, json: Json = False, quiet: Qu
     else:
         print(merged.text())
     if merged.conflicts:
-        raise NegativeAnswer(f"{merged.conflicts} records disagree under one key: they come from different versions of the code")
+        raise NegativeAnswer(
+            f"{merged.conflicts} records disagree under one key: they come from different versions of the code"
+        )
 
 
 def _export(merged: Merged, path: Path) -> None:

@@ -34,10 +34,15 @@ Over = Annotated[
 ]  # fmt: skip
 Zip = Annotated[
     list[str] | None,
-    typer.Option("--zip", metavar="PATH=VALUES", show_default=False, help="Axes that advance together rather than multiply."),
+    typer.Option(
+        "--zip", metavar="PATH=VALUES", show_default=False, help="Axes that advance together rather than multiply."
+    ),
 ]
 Points = Annotated[
-    str | None, typer.Option("--points", metavar="FILE.csv", show_default=False, help="The points: a column a path, a row a point.")
+    str | None,
+    typer.Option(
+        "--points", metavar="FILE.csv", show_default=False, help="The points: a column a path, a row a point."
+    ),
 ]
 Optimum = Annotated[
     str | None,
@@ -46,7 +51,9 @@ Optimum = Annotated[
 ]  # fmt: skip
 Shard = Annotated[
     str | None,
-    typer.Option("--shard", metavar="i/n", show_default=False, help="Run the i-th of n parts only (job arrays); needs -o."),
+    typer.Option(
+        "--shard", metavar="i/n", show_default=False, help="Run the i-th of n parts only (job arrays); needs -o."
+    ),
 ]
 
 
@@ -129,7 +136,9 @@ def _write(folder: Path, found: Any, metric: str) -> None:
     sweep_figure(found, metric, folder / "sweep.png")
 
 
-def _optimum(base: Any, text: str, metric: str, out: str | None, json: bool, common: dict[str, Any], other: bool) -> None:
+def _optimum(
+    base: Any, text: str, metric: str, out: str | None, json: bool, common: dict[str, Any], other: bool
+) -> None:
     from clustersim.report.study_text import optimum_text
     from clustersim.study.optimum import optimum
     from clustersim.study.ranges import Range

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -98,10 +99,8 @@ def optimum_text(found: Optimum) -> str:
     from clustersim.study.axes import _quantity
 
     dimension = None
-    try:
+    with contextlib.suppress(ValueError):
         dimension, _ = _quantity(found.shown)
-    except ValueError:
-        pass
 
     def show(value: float) -> str:
         rounded = float(f"{value:.3g}")
@@ -127,5 +126,10 @@ def spread_text(found: Spread) -> str:
 def importance_text(found: Importance) -> str:
     """The inputs, the most important first."""
     titles = ("share alone", "with others") if found.method == "sobol" else ("mean |effect|", "sd of effect")
-    rows = [[_shown(item["path"]), _number(item["first"], 3), _number(item["total"], 3)] for item in found.to_dict()["inputs"]]
-    return table([f"input of {found.metric}", *titles], rows) + f"\n{found.evaluations} scenarios, method {found.method}."
+    rows = [
+        [_shown(item["path"]), _number(item["first"], 3), _number(item["total"], 3)]
+        for item in found.to_dict()["inputs"]
+    ]
+    return (
+        table([f"input of {found.metric}", *titles], rows) + f"\n{found.evaluations} scenarios, method {found.method}."
+    )

@@ -56,8 +56,12 @@ def _curve(found: Sweep, rows: list[dict[str, Any]], metric: str, axes: Axes) ->
     path = found.paths[0] if len(found.paths) == 1 else None
     numbers = [_as_number(row[path]) for row in rows] if path else [None]
     means = [row[f"mean_{metric}"] for row in rows]
-    lows = [row[f"ci95_low_{metric}"] if row[f"ci95_low_{metric}"] is not None else row[f"mean_{metric}"] for row in rows]
-    highs = [row[f"ci95_high_{metric}"] if row[f"ci95_high_{metric}"] is not None else row[f"mean_{metric}"] for row in rows]
+    lows = [
+        row[f"ci95_low_{metric}"] if row[f"ci95_low_{metric}"] is not None else row[f"mean_{metric}"] for row in rows
+    ]
+    highs = [
+        row[f"ci95_high_{metric}"] if row[f"ci95_high_{metric}"] is not None else row[f"mean_{metric}"] for row in rows
+    ]
     if path is None or None in numbers:
         labels = [", ".join(str(row[name]) for name in found.paths) for row in rows]
         errors = [[mean - low for mean, low in zip(means, lows, strict=True)],

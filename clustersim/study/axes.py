@@ -66,7 +66,9 @@ def parse_axis(text: str, option: str = "--over") -> Axis:
     """
     path, equals, values = text.partition("=")
     if not equals or not path.strip():
-        raise _problem(option, f"'{text}' is no axis; write path=values, such as checkpoint.interval='1 min,5 min,20 min'")
+        raise _problem(
+            option, f"'{text}' is no axis; write path=values, such as checkpoint.interval='1 min,5 min,20 min'"
+        )
     try:
         expanded = list(_expand(values.strip()))
     except ValueError as error:
@@ -202,7 +204,9 @@ def _point(header: list[str], row: list[str], path: Path, line: int) -> Point:
     return point
 
 
-def points_of(over: Mapping[str, Iterable[Any]] | None, zipped: Mapping[str, Iterable[Any]] | None = None) -> list[Point]:
+def points_of(
+    over: Mapping[str, Iterable[Any]] | None, zipped: Mapping[str, Iterable[Any]] | None = None
+) -> list[Point]:
     """The grid of Python mappings (``{"checkpoint.interval": ["1 min", "5 min"]}``)."""
     return grid([(path, list(values)) for path, values in (over or {}).items()],
                 [(path, list(values)) for path, values in (zipped or {}).items()])  # fmt: skip

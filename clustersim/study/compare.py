@@ -90,7 +90,11 @@ def sentence(found: Difference) -> str:
     if found.verdict == "undecided":
         if low > 0 or high < 0:
             return f"{found.a} has {'more' if found.mean > 0 else 'less'} {name} than {found.b} by {size}."
-        more = f"{found.replicas_needed:,} more replicas would" if found.replicas_needed else "more replicas may not either"
+        more = (
+            f"{found.replicas_needed:,} more replicas would"
+            if found.replicas_needed
+            else "more replicas may not either"
+        )
         return f"These {found.replicas} replicas do not decide between {found.a} and {found.b} ({name} differs by {size}); {more}."
     better, worse = (found.a, found.b) if found.verdict == "a" else (found.b, found.a)
     return f"{better} is better than {worse}: {name} by {size} (95 % interval, {found.replicas} paired replicas)."

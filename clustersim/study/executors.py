@@ -170,19 +170,22 @@ class Dask:
     def _client(self) -> Iterator[Any]:
         try:
             import dask
-            from distributed import Client, LocalCluster
+            import distributed as untyped
         except ImportError:
             raise InputError(Problem("--executor", "dask is not installed; pip install 'clustersim[dask]'")) from None
+        distributed: Any = untyped
         with dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}):
             if self.address is None:
-                with LocalCluster(n_workers=self.workers, threads_per_worker=1, dashboard_address=None) as cluster, \
-                        Client(cluster) as client:  # fmt: skip
+                with distributed.LocalCluster(n_workers=self.workers, threads_per_worker=1, dashboard_address=None) as cluster, \
+                        distributed.Client(cluster) as client:  # fmt: skip
                     yield client
                 return
             try:
-                client = Client(self.address, timeout=self.patience_s)
+                client = distributed.Client(self.address, timeout=self.patience_s)
             except (OSError, TimeoutError, ValueError) as error:
-                raise InputError(Problem("--address", f"no Dask scheduler answers at {self.address}: {error}")) from None
+                raise InputError(
+                    Problem("--address", f"no Dask scheduler answers at {self.address}: {error}")
+                ) from None
             with client:
                 self.workers = max(1, len(client.scheduler_info()["workers"]))
                 yield client
@@ -190,7 +193,9 @@ class Dask:
     def run(self, function: Function, shared: Any, tasks: Sequence[Task]) -> Iterator[tuple[Task, Any]]:
         with self._client() as client:
             # a task rather than scattered data: Dask makes it anew when the workers that held it have died
-            payload = client.submit(bytes, pickle.dumps((function, shared)), key=f"clustersim-shared-{uuid.uuid4().hex}")
+            payload = client.submit(
+                bytes, pickle.dumps((function, shared)), key=f"clustersim-shared-{uuid.uuid4().hex}"
+            )
             suspects: list[Task] = []
             yield from self._flights(client, payload, tasks, 4 * self.workers, suspects)
             for task in suspects:
@@ -200,9 +205,11 @@ class Dask:
     def _flights(client: Any, payload: Any, tasks: Sequence[Task], window: int,
                  suspects: list[Task] | None) -> Iterator[tuple[Task, Any]]:  # fmt: skip
         """Keep ``window`` tasks in flight; those whose workers died go to ``suspects``, or fail where that is None."""
-        from distributed import KilledWorker, as_completed
+        import distributed
 
-        queue, flying, stream = list(reversed(tasks)), {}, as_completed()
+        as_completed: Any = distributed.as_completed
+        queue, stream = list(reversed(tasks)), as_completed()
+        flying: dict[Any, Task] = {}
         while queue or flying:
             while queue and len(flying) < window:
                 task = queue.pop()
@@ -213,7 +220,7 @@ class Dask:
             task, error = flying.pop(future), future.exception()
             if error is None:
                 yield task, future.result()
-            elif suspects is not None and isinstance(error, KilledWorker):
+            elif suspects is not None and isinstance(error, distributed.KilledWorker):
                 suspects.append(task)
             else:
                 yield task, Failure(f"{type(error).__name__}: {error}")

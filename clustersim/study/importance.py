@@ -107,7 +107,9 @@ def sobol(scenario: Any, ranges: Sequence[Range], *, metric: str = "goodput_toke
                       executor=executor, progress=progress)  # fmt: skip
         return _means(table, metric)[back.reshape(-1)].reshape(1, *shares.shape[1:])
 
-    found = sobol_indices(func=metric_at, n=base, dists=[uniform()] * len(ranges), rng=stream(seed, 0, "importance/sobol"))
+    found = sobol_indices(
+        func=metric_at, n=base, dists=[shares_of] * len(ranges), rng=stream(seed, 0, "importance/sobol")
+    )
     return Importance(metric, "sobol", [span.path for span in ranges], [float(x) for x in np.ravel(found.first_order)],
                       [float(x) for x in np.ravel(found.total_order)], evaluated)  # fmt: skip
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -75,7 +76,9 @@ def _peaks(logs: NDArray[np.float64], curves: NDArray[np.float64]) -> NDArray[np
     return found
 
 
-def find_peak(values: NDArray[np.float64], replicas: NDArray[np.float64], seed: int) -> tuple[float, tuple[float, float]]:
+def find_peak(
+    values: NDArray[np.float64], replicas: NDArray[np.float64], seed: int
+) -> tuple[float, tuple[float, float]]:
     """Value at which the mean over replicas is highest, and the 95 % interval of that value (percentile bootstrap).
 
     Args:
@@ -105,7 +108,7 @@ def _as_value(span: Range, number: float) -> Any:
 
 def optimum(scenario: Any, span: Range, *, metric: str = "goodput_tokens_per_s", points: int = 17,
             replicas: int | None = None, seed: int | None = None, executor: Executor | None = None,
-            store: Store | None = None, progress: Progress | None = None,
+            store: Store | Path | str | None = None, progress: Progress | None = None,
             references: dict[str, float] | None = None) -> Optimum:  # fmt: skip
     """Find the value of ``span.path`` between its ends at which the mean of ``metric`` is best.
 
@@ -114,14 +117,18 @@ def optimum(scenario: Any, span: Range, *, metric: str = "goodput_tokens_per_s",
         NegativeAnswer: fewer than four points have a result.
     """
     if span.low <= 0:
-        raise InputError(Problem(span.path, "the optimum is searched on a logarithmic axis: the low end must be above 0"))
+        raise InputError(
+            Problem(span.path, "the optimum is searched on a logarithmic axis: the low end must be above 0")
+        )
     numbers = _grid(span, points)
     table = sweep(scenario, points=[{span.path: _as_value(span, number)} for number in numbers], replicas=replicas,
                   seed=seed, executor=executor, store=store, progress=progress)  # fmt: skip
     usable = [(number, outcome.column(metric)) for number, outcome in zip(numbers, table.outcomes, strict=True)
               if outcome.error is None and None not in outcome.column(metric)]  # fmt: skip
     if len(usable) < 4:
-        raise NegativeAnswer(f"{metric} is known at {len(usable)} of {len(numbers)} points of {span.path}: too few for an optimum")
+        raise NegativeAnswer(
+            f"{metric} is known at {len(usable)} of {len(numbers)} points of {span.path}: too few for an optimum"
+        )
     values = np.array([number for number, _ in usable])
     sign = 1.0 if BETTER.get(metric, "high") == "high" else -1.0
     heights = sign * np.array([column for _, column in usable], dtype=float).T

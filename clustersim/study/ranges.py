@@ -41,7 +41,9 @@ class Range:
         """
         path, equals, values = text.partition("=")
         if not equals or not path.strip():
-            raise InputError(Problem(option, f"'{text}' is no range; write path=low..high, such as cluster.spare_nodes=0..64"))
+            raise InputError(
+                Problem(option, f"'{text}' is no range; write path=low..high, such as cluster.spare_nodes=0..64")
+            )
         return cls.of(path.strip(), values.strip(), option)
 
     @classmethod

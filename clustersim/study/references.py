@@ -24,5 +24,9 @@ def references_of(scenario: Scenario, path: str) -> dict[str, float]:
     if prepared.save is None or not math.isfinite(prepared.mtbf_s):
         return {}
     stall, mtbf = prepared.save.stall_s, prepared.mtbf_s
-    found = {"Young 1974": young(stall, mtbf), "Daly 2006": daly(stall, mtbf), "exact (exponential failures)": exact(stall, mtbf)}
+    found = {
+        "Young 1974": young(stall, mtbf),
+        "Daly 2006": daly(stall, mtbf),
+        "exact (exponential failures)": exact(stall, mtbf),
+    }
     return {name: value for name, value in found.items() if value > 0}

@@ -81,7 +81,7 @@ def quantile_interval(values: Sequence[float], p: float, level: float = 0.95) ->
 
 def summary(values: Sequence[float | None]) -> dict[str, Any] | None:
     """``{"mean","sd","p05","p50","p95","ci95"}`` of the values that are defined; None when none is."""
-    known = [value for value in values if value is not None] if None in values else values
+    known = [value for value in values if value is not None]
     if not known:
         return None
     ordered, n = sorted(known), len(known)
@@ -114,7 +114,9 @@ class Difference:
                 "replicas_needed": self.replicas_needed}  # fmt: skip
 
 
-def difference(a: str, b: str, metric: str, of_a: Sequence[float | None], of_b: Sequence[float | None]) -> Difference | None:
+def difference(
+    a: str, b: str, metric: str, of_a: Sequence[float | None], of_b: Sequence[float | None]
+) -> Difference | None:
     """Paired comparison of replicas of two scenarios; replicas in which either is undefined are left out.
 
     The verdict names the better one when the 95 % interval of the mean difference excludes 0 and the metric has a better

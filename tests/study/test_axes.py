@@ -74,7 +74,10 @@ def test_wrong_grids() -> None:
 def test_points_from_csv(tmp_path: Path) -> None:
     file = tmp_path / "points.csv"
     file.write_text("checkpoint.interval,cluster.spare_nodes\n5 min,16\n,32\n", encoding="utf-8")
-    assert points_from_csv(file) == [{"checkpoint.interval": "5 min", "cluster.spare_nodes": 16}, {"cluster.spare_nodes": 32}]
+    assert points_from_csv(file) == [
+        {"checkpoint.interval": "5 min", "cluster.spare_nodes": 16},
+        {"cluster.spare_nodes": 32},
+    ]
     file.write_text("a,b\n1\n", encoding="utf-8")
     with pytest.raises(InputError, match=r"points.csv:2: --points: has 1 cells, the header 2"):
         points_from_csv(file)

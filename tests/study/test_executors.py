@@ -38,7 +38,7 @@ def dies_once(shared: dict[str, Any], task: int) -> int:
 
 @pytest.fixture(params=["serial", "processes"])
 def place(request: pytest.FixtureRequest) -> Iterator[Executor]:
-    yield Serial() if request.param == "serial" else Processes(2)
+    return Serial() if request.param == "serial" else Processes(2)
 
 
 def test_every_task_once(place: Executor) -> None:
@@ -49,7 +49,8 @@ def test_every_task_once(place: Executor) -> None:
 def test_a_task_that_raises_is_reported_and_the_rest_completes(place: Executor) -> None:
     results = dict(place.run(fragile, {}, list(range(6))))
     failed = results.pop(3)
-    assert isinstance(failed, Failure) and failed.message == "ValueError: three is not allowed"
+    assert isinstance(failed, Failure)
+    assert failed.message == "ValueError: three is not allowed"
     assert "fragile" in failed.details
     assert results == {task: task for task in (0, 1, 2, 4, 5)}
 
@@ -71,7 +72,8 @@ def test_dask_local_cluster() -> None:
     results = dict(Dask(None, 2).run(fragile, {"kill": True}, list(range(8))))
     assert isinstance(results.pop(3), Failure)
     killed = results.pop(5)
-    assert isinstance(killed, Failure) and "KilledWorker" in killed.message
+    assert isinstance(killed, Failure)
+    assert "KilledWorker" in killed.message
     assert results == {task: task for task in (0, 1, 2, 4, 6, 7)}
 
 

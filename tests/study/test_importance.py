@@ -17,7 +17,7 @@ RANGES = [Range("a", 0.0, 1.0), Range("b", 0.0, 1.0), Range("c", 0.0, 1.0)]
 
 
 class Seeded:
-    class simulation:  # noqa: N801 - stands for a scenario's block
+    class simulation:
         seed = 0
 
 

@@ -85,7 +85,8 @@ def test_coverage_of_paired_differences_and_verdicts() -> None:
         a = [float(value) for value in luck + 0.02 + rng.normal(0, 0.01, 20)]
         b = [float(value) for value in luck + rng.normal(0, 0.01, 20)]
         found = difference("a", "b", "ettr", a, b)
-        assert found is not None and found.ci95 is not None
+        assert found is not None
+        assert found.ci95 is not None
         covered += found.ci95[0] <= 0.02 <= found.ci95[1]
         better += found.verdict == "a"
     assert 930 <= covered <= 970
@@ -111,7 +112,9 @@ def test_direction_of_better() -> None:
     assert difference("a", "b", "ledger_s.detect", low, high).verdict == "undecided"  # type: ignore[union-attr]
     assert difference("a", "b", "ettr", [1.0], [2.0]) is None
     same = difference("a", "b", "ettr", low, low)
-    assert same is not None and same.verdict == "undecided" and same.replicas_needed is None
+    assert same is not None
+    assert same.verdict == "undecided"
+    assert same.replicas_needed is None
 
 
 def test_replicas_to_decide_solves_its_equation() -> None:

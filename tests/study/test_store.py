@@ -128,13 +128,16 @@ for number in range(10**9):
 def test_kill_9_loses_no_whole_record(tmp_path: Path) -> None:
     for moment in (0.01, 0.03, 0.07):
         process = subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE)
-        assert process.stdout is not None and process.stdout.readline() == b"ready\n"
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"ready\n"
         time.sleep(moment)
         os.kill(process.pid, signal.SIGKILL)
         process.wait()
         process.stdout.close()
     contents = Store(tmp_path).load()
     keys = sorted(int(key) for key in contents.records)
-    assert keys and keys == list(range(len(keys)))
-    assert contents.torn_lines <= 3 and contents.conflicts == []
+    assert keys
+    assert keys == list(range(len(keys)))
+    assert contents.torn_lines <= 3
+    assert contents.conflicts == []
     assert json.loads((tmp_path / MANIFEST).read_text()) == {"x": 1}

@@ -33,7 +33,9 @@ def table(small: Scenario) -> str:
 def test_rows_axes_and_statistics(table: str) -> None:
     lines = table.splitlines()
     assert len(lines) == 7
-    assert lines[0].startswith("checkpoint.interval,cluster.spare_nodes,replicas,error,mean_wall_s,sd_wall_s,p05_wall_s")
+    assert lines[0].startswith(
+        "checkpoint.interval,cluster.spare_nodes,replicas,error,mean_wall_s,sd_wall_s,p05_wall_s"
+    )
     assert lines[1].startswith("5 min,0,8,,86400.0,0.0,")
     assert "nan" not in table.lower()
 
@@ -65,11 +67,12 @@ def test_resume_runs_only_what_is_missing(small: Scenario, table: str, tmp_path:
     shard = Store(tmp_path).shards()[0]
     whole = shard.read_bytes()
     lines = whole.splitlines(keepends=True)
-    shard.write_bytes(b"".join(lines[:30]) + lines[30][:50])
+    shard.write_bytes(b"".join(lines[:31]) + lines[31][:50])
     (tmp_path / "table.csv").unlink()
     calls: list[tuple[int, int]] = []
     again = sweep(small, over=OVER, store=tmp_path, progress=lambda done, total: calls.append((done, total)))
-    assert calls[0] == (30, 48) and calls[-1] == (48, 48)
+    assert calls[0] == (30, 48)
+    assert calls[-1] == (48, 48)
     assert again.to_csv() == table == (tmp_path / "table.csv").read_text()
     assert merge(tmp_path).contents.torn_lines == 1
 
@@ -77,7 +80,9 @@ def test_resume_runs_only_what_is_missing(small: Scenario, table: str, tmp_path:
 def test_a_wrong_point_has_its_error_and_the_rest_completes(small: Scenario) -> None:
     found = sweep(small, over={"parallelism.tp": [1, 3]}, replicas=2)
     right, wrong = found.outcomes
-    assert right.error is None and wrong.error is not None and "tp" in wrong.error
+    assert right.error is None
+    assert wrong.error is not None
+    assert "tp" in wrong.error
     assert found.rows()[1]["replicas"] == 0
     assert found.best() is right
 
@@ -125,7 +130,7 @@ def test_templates_set_all_values_before_they_validate(small: Scenario) -> None:
 def test_files_refuse_bare_numbers_at_points(small_yaml: str) -> None:
     template = Template.read(small_yaml)
     assert template({"checkpoint.interval": "5 min"}).checkpoint.kind == "sync"
-    with pytest.raises(InputError, match="--over checkpoint.interval.*needs a unit"):
+    with pytest.raises(InputError, match=r"--over checkpoint.interval.*needs a unit"):
         template({"checkpoint.interval": 5})
 
 
@@ -185,4 +190,5 @@ def test_ctrl_c_keeps_what_is_finished(small_yaml: str, table: str, tmp_path: Pa
     process.send_signal(signal.SIGINT)
     assert process.wait() == 130
     contents = Store(tmp_path).load()
-    assert contents.records and contents.torn_lines == 0
+    assert contents.records
+    assert contents.torn_lines == 0
