@@ -107,6 +107,7 @@ def sobol(scenario: Any, ranges: Sequence[Range], *, metric: str = "goodput_toke
                       executor=executor, progress=progress)  # fmt: skip
         return _means(table, metric)[back.reshape(-1)].reshape(1, *shares.shape[1:])
 
+    shares_of: Any = uniform()
     found = sobol_indices(
         func=metric_at, n=base, dists=[shares_of] * len(ranges), rng=stream(seed, 0, "importance/sobol")
     )
