@@ -23,7 +23,7 @@ th:first-child, td:first-child { text-align: left }
 .bar { display: flex; height: 2rem; border-radius: 4px; overflow: hidden; margin: .5rem 0 }
 .swatch { display: inline-block; width: .8em; height: .8em; border-radius: 2px; margin-right: .4em }
 pre { background: #8882; padding: 1rem; overflow: auto }
-.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(13rem, 1fr)); gap: 1rem }
+.facts { display: grid; grid-template-columns: repeat(auto-fit, minmax(9rem, 1fr)); gap: 1rem }
 .facts div { background: #8881; border-radius: 6px; padding: .8rem } .facts b { font-size: 1.25rem; display: block }
 """
 

@@ -13,8 +13,6 @@ WIDTH = 80
 Json = dict[str, Any]
 
 _WHAT_TO_CHANGE = {
-    "checkpoint_stall": "an engine that stalls less (checkpoint.engine: async), or rarer saves",
-    "checkpoint_slowdown": "rarer saves, or less to write while training runs",
     "straggle": "finding and replacing slow nodes",
     "degraded": "more spare nodes, or faster repair",
     "detect": "noticing failures sooner (failures' detection)",
@@ -50,8 +48,7 @@ def run_summary(answer: Answer) -> str:
         *_headline(scenario, run),
         f"  ETTR            {percent(run['ettr'])} of the wall time is kept training",
         *_mfu(answer.document["step"], run),
-        f"  interruptions   {number(run['interruptions'])}, one every {span(run['mtti_s'])}; "
-        f"{duration(mean(run['lost_work_s']))} of work done twice",
+        _interruptions(run),
         "",
         "Where the time goes (mean over replicas)",
         *ledger_bars(run),
@@ -60,6 +57,11 @@ def run_summary(answer: Answer) -> str:
         *_warnings(answer),
     ]
     return "\n".join(line for part in lines for line in wrapped(part))
+
+
+def _interruptions(run: Json) -> str:
+    every = f", one every {span(run['mtti_s'])}" if run["mtti_s"] is not None else ""
+    return f"  interruptions   {number(run['interruptions'])}{every}; {duration(mean(run['lost_work_s']))} of work done twice"
 
 
 def _headline(scenario: Scenario, run: Json) -> list[str]:
@@ -117,13 +119,16 @@ def advice(run: Json, scenario: Scenario) -> list[str]:
 
 def _change(name: str, lost: dict[str, float], scenario: Scenario) -> str | None:
     """What lowers a category. At the best interval work done twice and the time that saves take are about equal."""
-    if name != "rework":
+    if name not in ("rework", "checkpoint_stall", "checkpoint_slowdown"):
         return _WHAT_TO_CHANGE.get(name)
     if scenario.checkpoint.kind == "none":
         return "save at all (checkpoint.engine): every failure starts the job from its beginning"
     saving = lost.get("checkpoint_stall", 0.0) + lost.get("checkpoint_slowdown", 0.0)
-    if saving < lost["rework"] / 2:
-        taken = f"saves take {saving:.2%} of the time, work done twice {lost['rework']:.2%}"
+    rework = lost.get("rework", 0.0)
+    if rework < saving / 2:
+        return f"save less often (checkpoint.interval): saves take {saving:.2%} of the time, work done twice {rework:.2%}"
+    if saving < rework / 2:
+        taken = f"saves take {saving:.2%} of the time, work done twice {rework:.2%}"
         return f"save more often (checkpoint.interval): {taken}"
     return "an engine that stalls less (checkpoint.engine), or fewer failures: the interval is about right"
 

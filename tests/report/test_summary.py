@@ -1,0 +1,118 @@
+"""The printed summary: widths, intervals, undefined values, and advice that follows from the ledger."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from clustersim.report.html import report_page
+from clustersim.report.summary import (
+    WIDTH,
+    Answer,
+    advice,
+    duration,
+    ledger_bars,
+    percent,
+    quantity,
+    run_summary,
+    short,
+    span,
+)
+from clustersim.scenario.load import load
+from clustersim.scenario.schema import Scenario
+
+JOB = {
+    "name": "job",
+    "model": "llama3-8b",
+    "cluster": {"nodes": 1, "node": "dgx-h100", "storage": "tectonic"},
+    "training": {"seq_len": 4096, "global_batch": 64, "duration": 86400},
+    "checkpoint": {"engine": "async", "interval": 600},
+}
+
+
+def of(value: float, half: float | None = None) -> dict[str, Any]:
+    interval = None if half is None else [value - half, value + half]
+    return {"mean": value, "sd": 0.0, "p05": value, "p50": value, "p95": value, "ci95": interval}
+
+
+def answer(ledger: dict[str, float], scenario: Scenario | None = None, **metrics: Any) -> Answer:
+    run: dict[str, Any] = {
+        "wall_s": of(86400.0), "ettr": of(0.9, 0.01), "goodput_tokens_per_s": of(1e6), "interruptions": of(3.0, 0.5),
+        "effective_mfu": None, "gpu_hours": of(192.0), "steps": of(100), "tokens": of(1e12, 1e10), "lost_work_s": of(60.0),
+        "nodes_down_p99": of(0), "mtti_s": of(28800.0), "ledger_s": {name: of(value) for name, value in ledger.items()},
+    } | metrics  # fmt: skip
+    step = {"mfu": 0.4, "hfu": 0.42, "step_time_s": 5.0, "tflops_per_gpu": 400.0, "convention": "as published",
+            "breakdown_s": {"compute": 5.0}, "warnings": ["watch out"]}  # fmt: skip
+    document = {"scenario": "job", "version": "0", "seed": 0, "replicas": 4, "step": step, "run": run}
+    return Answer(scenario or load(JOB), document, {}, 0)
+
+
+LEDGER = {"train": 80000.0, "rework": 3000.0, "checkpoint_stall": 10.0, "a_strategy_s_own_category": 0.001, "load": 0.0}
+
+
+def test_every_line_fits() -> None:
+    long = load(JOB | {"name": "x" * 70})
+    text = run_summary(answer(LEDGER, long))
+    assert max(map(len, text.splitlines())) <= WIDTH
+    assert "watch out" in text
+
+
+def test_bars_are_to_scale_and_empty_categories_are_left_out() -> None:
+    lines = ledger_bars(answer(LEDGER).document["run"])
+    filled = {line.split()[0]: line.count("█") for line in lines}
+    assert list(filled)[0] == "train"
+    assert "load" not in filled
+    assert filled["rework"] == round(filled["train"] * 3000 / 80000)
+    assert all(len(line) <= WIDTH for line in lines)
+
+
+@pytest.mark.parametrize(
+    ("ledger", "engine", "words"),
+    [
+        ({"train": 9.0, "rework": 1.0}, "async", "save more often (checkpoint.interval): saves take 0.00%"),
+        ({"train": 8.0, "rework": 0.2, "checkpoint_stall": 1.8}, "sync", "save less often (checkpoint.interval)"),
+        ({"train": 8.0, "rework": 1.0, "checkpoint_stall": 1.0}, "sync", "the interval is about right"),
+        ({"train": 8.0, "rework": 2.0}, "none", "save at all"),
+        ({"train": 8.0, "wait_for_nodes": 2.0}, "async", "more spare nodes"),
+        ({"train": 8.0, "own": 2.0, "load": 1.0}, "async", "faster reading of checkpoints"),
+    ],
+)
+def test_advice_follows_from_the_ledger(ledger: dict[str, float], engine: str, words: str) -> None:
+    scenario = load(JOB | {"checkpoint": {"engine": engine}})
+    lines = advice(answer(ledger).document["run"], scenario)
+    assert words in " ".join(lines)
+
+
+def test_nothing_lost_nothing_to_change() -> None:
+    assert advice(answer({"train": 9.0}).document["run"], load(JOB)) == ["Nothing but training takes time."]
+
+
+def test_undefined_values() -> None:
+    text = run_summary(answer(LEDGER, ettr=None, mtti_s=None))
+    assert "undefined" in text
+    assert "one every never" not in text
+
+
+@pytest.mark.parametrize(("value", "text"), [(1.234e12, "1.23 T"), (999.0, "999"), (0.0, "0"), (1500.0, "1.5 k")])
+def test_short(value: float, text: str) -> None:
+    assert short(value) == text
+
+
+@pytest.mark.parametrize(("value", "text"), [(86400 * 54.0, "54 d"), (3600.0, "1 h"), (90.0, "1.5 min"), (0.0, "0 s"),
+                                             (0.25, "250 ms"), (None, "undefined")])  # fmt: skip
+def test_duration(value: float | None, text: str) -> None:
+    assert duration(value) == text
+
+
+def test_intervals() -> None:
+    assert percent(of(0.9331, 0.0012)) == "93.31% ± 0.12"
+    assert percent(of(0.9331)) == "93.31%"
+    assert quantity(of(1e12, 2e10)) == "1 T ± 2%"
+    assert span(None) == "never"
+
+
+def test_the_page_shows_the_same_numbers() -> None:
+    page = report_page(answer(LEDGER))
+    assert "90.00% ± 1.00" in page
+    assert page.count("<tr>") > 8
