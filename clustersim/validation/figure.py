@@ -26,6 +26,8 @@ def figure(suite: SuiteResult) -> Figure:
     axes = drawing.add_subplot()
     metric = suite.scored[0].metric if suite.scored else "step_time_s"
     label, factor = UNITS.get(metric, (metric, 1.0))
+    if len({UNITS.get(result.metric, (result.metric, 1.0))[0] for result in suite.scored}) > 1:
+        label = "(unit as in the legend)"
     groups: dict[str, list[Result]] = {}
     for result in suite.scored:
         groups.setdefault(result.label if len({r.metric for r in suite.scored}) == 1 else result.metric, []).append(
@@ -59,6 +61,13 @@ def _frame(axes: Any, suite: SuiteResult, label: str) -> None:
     axes.set_title(f"{suite.name}: {text}", fontsize=9)
     axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
+    from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
+
+    for axis in (axes.xaxis, axes.yaxis):
+        steps = (1.0, 2.0, 5.0) if high / low < 200 else (1.0,)
+        axis.set_major_locator(LogLocator(subs=steps))
+        axis.set_major_formatter(ScalarFormatter() if high / low < 2e4 else axis.get_major_formatter())
+        axis.set_minor_formatter(NullFormatter())
 
 
 def save_figures(suites: tuple[SuiteResult, ...], folder: str) -> list[Path]:
