@@ -155,7 +155,7 @@ class StageCosts:
             behind = cost.recompute.total + cost.input_gradient.total + cost.weight_gradient.total
             ahead += [Unit(cost.forward.total, gather)] * count
             back += [Unit(behind, gather, scatter)] * count
-        taken = self.stack.communication_sms / blocks.pricer.device.gpu.sms
+        taken = self._channels / blocks.pricer.device.gpu.sms
         return LayerTraffic(self._exposed(ahead, taken), self._exposed(back[::-1], taken))
 
     def _exposed(self, units: list[Unit], taken: float) -> float:
@@ -166,8 +166,16 @@ class StageCosts:
         return exposed + taken * max(0.0, traffic - exposed)
 
     def taken(self, rank: int) -> float:
-        """Share of the SMs of a rank's GPU that a collective takes."""
-        return self.stack.communication_sms / self.gpus[rank].sms
+        """Share of the SMs of a rank's GPU that a data-parallel collective takes while it runs beside computation."""
+        return self._channels / self.gpus[rank].sms
+
+    @cached_property
+    def _channels(self) -> float:
+        """Channels of a data-parallel collective: all of them inside a node, two for each NIC that it reaches
+        between."""
+        group, node = self.groups.data, self.plan.cluster.node
+        reached = min(node.nics, max(1.0, group.per_node * node.nics / node.gpus))
+        return min(self.stack.communication_sms, 2.0 * reached) if group.domains > 1 else self.stack.communication_sms
 
     @cached_property
     def table(self) -> Floats:

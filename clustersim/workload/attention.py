@@ -15,9 +15,9 @@ from typing import NamedTuple
 from clustersim.workload.gemm import MatrixUnit, gemm_seconds
 from clustersim.workload.model import Attention, Causal, Full, Linear, SlidingWindow
 
-HEAD_EXPONENT = 0.35
-"""Rate against head size: flash kernels at d = 64 reach about 0.78 of their rate at 128 (FlashAttention-2, figure
-4)."""
+HEAD_EXPONENT = 0.2
+"""Rate against head size: eight A100 at 131,072 tokens reach 185 TFLOP/s with heads of 128 and 140 with 32 (long-context-
+attention benchmark of FlashAttention-2, feifeibear, 56118e0: 47.6 and 63 ms of equal work)."""
 SEQUENCE_HALF = 400.0
 """Sequence length at which a flash kernel reaches half of its long-sequence rate (FlashAttention-2, figures 4 to 7)."""
 BACKWARD_FLOP = 2.5

@@ -17,6 +17,7 @@ from clustersim.workload.gemm import gemm_seconds
 from clustersim.workload.layers import LayerOp, Slice
 from clustersim.workload.mixer import ContextWork, context_work
 from clustersim.workload.model import Linear, TransformerModel
+from clustersim.workload.order_statistics import expected_maximum
 from clustersim.workload.precision import NARROW, OpPrecision, element_bytes, precision_of
 from clustersim.workload.stack import Stack
 
@@ -167,14 +168,15 @@ class Pricer:
             elif op.work == "memory":
                 memory += seconds
             elif op.axis == "tp":
-                tp += seconds * (self.exposure.tp if op.name != "regather" else self.stack.regather_exposed)
+                tp += seconds * self.exposure.tp * (self.stack.regather_exposed if op.name == "regather" else 1.0)
                 syncs += 1
             else:
                 ep += seconds * self.exposure.ep
         if ring:
             cp = self.context(attention, context_work(self.model, self.cut, shape, ring))
         busy = gemm + attention + memory + tp + cp + ep
-        return PassCost(gemm, attention, memory, max(0.0, host + syncs * self.stack.host_sync - busy), tp, cp, ep)
+        late = self.stack.host_jitter * expected_maximum(self.cut.tp)
+        return PassCost(gemm, attention, memory, max(0.0, host + syncs * late - busy), tp, cp, ep)
 
     def layer(self, ops: list[LayerOp], shape: AttentionShape, recompute: frozenset[str], full: bool) -> LayerCost:
         """Cost of a layer's op list; ``recompute`` names the parts done again, ``full`` all of them."""

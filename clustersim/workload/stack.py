@@ -85,8 +85,9 @@ class Stack(PresetModel, folder="stacks"):
     dp_overlaps: bool = True
     """False: the stack has no overlap of gradient traffic, whatever the layout asks (Megatron before 2022)."""
     communication_sms: int = Field(default=16, ge=0)
-    """SMs that a collective takes while it runs beside computation (NCCL: two channels for each of eight NICs, an SM
-    each); hidden traffic slows computation by their share."""
+    """SMs that a collective inside a node takes while it runs beside computation; between nodes two for each NIC that
+    it reaches, at most this many (NCCL: two channels a NIC, an SM each). Hidden traffic slows computation by their
+    share."""
     gather_overlaps: bool = True
     """Updated parameters are gathered beside the first forward; False: before it (ZeRO of DeepSpeed, InternEvo)."""
     moe_once_a_node: bool = False
@@ -99,8 +100,9 @@ class Stack(PresetModel, folder="stacks"):
     host_forward: Seconds = 0.35e-3
     """Host time to issue one layer's forward (a GPU that finishes sooner waits)."""
     host_backward: Seconds = 0.45e-3
-    host_sync: Seconds = 0.0
-    """Host time of each blocking collective, added to the above."""
+    host_jitter: Seconds = 0.0
+    """Standard deviation of when a host reaches a blocking collective; the slowest of the tensor-parallel hosts sets
+    the pace of each (it shows only where the host is slower than the GPU)."""
     rank_spread: float = Field(default=0.015, ge=0, le=0.2)
     """Standard deviation of the speed of single GPUs under one clock setting; the slowest sets the pace."""
     pass_jitter: float = Field(default=0.0, ge=0, le=0.2)

@@ -14,8 +14,8 @@ from clustersim.pipeline.dependencies import CODE
 from clustersim.pipeline.ops import Kind
 from clustersim.pipeline.schedule import schedule_names
 from clustersim.pipeline.step import StepModel, data_stall
-from clustersim.pipeline.step_straggle import expected_maximum
 from clustersim.workload.model import TransformerModel
+from clustersim.workload.order_statistics import expected_maximum
 from clustersim.workload.profile import PassTimes, Profile
 from clustersim.workload.stack import Stack
 from tests.workload.jobs import cluster, gpt, llama, step, training
