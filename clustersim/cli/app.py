@@ -21,6 +21,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "schema": ("schema", "Print the JSON Schema of scenarios, for editors."),
     "compare": ("compare", "Run designs on the same failures and say which is better."),
     "sweep": ("sweep", "Run a scenario at many points: table, figure, best point; resumable."),
+    "plan": ("plan", "Search layouts and rank designs by tokens kept after failures."),
     "importance": ("importance", "Which inputs matter, and how much of the spread is luck."),
     "results": ("results", "Merge, check and export the records of a study."),
     "validate": ("validate", "Compare predictions with published measurements, or with your own."),

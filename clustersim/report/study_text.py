@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from clustersim.study.compare import Comparison
     from clustersim.study.importance import Importance, Spread
     from clustersim.study.optimum import Optimum
+    from clustersim.study.plan import Plan
     from clustersim.study.sweep import Sweep
 
 _COLUMNS = (("ettr", "ETTR", 4), ("goodput_tokens_per_s", "tokens/s", 4), ("interruptions", "interr.", 4),
@@ -133,3 +134,26 @@ def importance_text(found: Importance) -> str:
     return (
         table([f"input of {found.metric}", *titles], rows) + f"\n{found.evaluations} scenarios, method {found.method}."
     )
+
+
+def plan_text(found: Plan, most: int = 10) -> str:
+    """The designs, best first, whether the best is really better, and why its step is the shortest."""
+    header = ["design", "step s", "ETTR", "tokens/day", "free GiB", "n"]
+    rows, lines = [], []
+    for number, design in enumerate(found.designs[:most], start=1):
+        row = design.row(found.gpus, found.prices)
+        per_day = row["tokens_per_day"]
+        rows.append([f"{number}{'*' if design in found.pareto() else ''}", _number(design.candidate.seconds),
+                     _number(row["mean_ettr"]), f"{per_day / 1e9:,.2f} G" if per_day else "-",
+                     f"{design.headroom_bytes / 2**30:.1f}", str(row["replicas"])])  # fmt: skip
+        cost = row.get("cost_per_billion_tokens")
+        lines.append(f"{number}: {design.outcome.label}" + (f" ({cost:,.2f} a billion tokens)" if cost else ""))
+    told = f"{found.search.considered:,} layouts considered, {found.search.evaluated:,} timed, {found.search.unfit:,} do not fit."
+    alike = [rival.b for rival in found.rivals() if rival.verdict == "undecided"]
+    verdict = (
+        f"The data do not tell 1 from {len(alike)} of the finalists."
+        if alike
+        else "1 is better than each other finalist."
+    )
+    marked = "* none beats it in tokens, free memory and spares at once."
+    return "\n".join([table(header, rows), marked, "", *lines, "", told, verdict, "", *found.why()[:8]])

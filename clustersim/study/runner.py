@@ -170,7 +170,7 @@ class Runner:
         count = min(max(replicas, MINIMUM_REPLICAS), limit)
         outcomes = self.run(jobs, count)
         while count < limit and not all(o.error or target.reached(o.column(target.metric)) for o in outcomes):
-            self._remember(jobs, outcomes)
+            self.remember(jobs, outcomes)
             count = min(count + count // 2, limit)
             outcomes = self.run(jobs, count)
         return outcomes
@@ -204,7 +204,8 @@ class Runner:
                               for replica, metrics in zip(range(task.first, task.last), result, strict=True))  # fmt: skip
         return len(result)
 
-    def _remember(self, jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> None:
+    def remember(self, jobs: Sequence[Job], outcomes: Sequence[Outcome]) -> None:
+        """Keep finished replicas, so that a later call with more replicas runs only the new ones."""
         for job, outcome in zip(jobs, outcomes, strict=True):
             for replica, metrics in enumerate(outcome.replicas):
                 if metrics is not None:
