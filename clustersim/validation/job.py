@@ -164,7 +164,9 @@ class Reader:
         for other in packaged(table):
             if other.whole("pp") and all(other.text(column) == self.row.text(column) for column in columns):
                 self.assumed["layout"] = f"that of {other.row_id} ({self.source.reason('layout_of')})"
-                return Row({**self.row.cells, **{key: other.cells.get(key, "") for key in keys}}, self.row.file, self.row.line)
+                return Row(
+                    {**self.row.cells, **{key: other.cells.get(key, "") for key in keys}}, self.row.file, self.row.line
+                )
         return self.row
 
     def shard(self, replicas: int) -> dict[str, Any]:
@@ -248,7 +250,7 @@ class Reader:
         if self.source.value("micro_batch") == "batch/pp" and layout["pp"] > 1:
             each = max(1, (self.row.whole("global_batch") or 1) // (layout["dp"] * layout["pp"]))
             self.assumed["micro_batch"] = f"{each} ({self.source.reason('micro_batch')})"
-            return each
+            return int(each)
         value = self.default("micro_batch", 1)
         return value if isinstance(value, int) else 1
 

@@ -14,11 +14,11 @@ chosen for a suite or a row. *rank* is the rank correlation (Spearman) inside sw
 
 `clustersim validate` runs all suites, `clustersim validate NAME` one, `clustersim validate FILE.csv` your own runs: a
 table with the columns `gpu, n_gpus, model_name` (a preset's name) or `n_layers, hidden, n_heads, …`, `seq_len, tp, pp,
-micro_batch, global_batch, precision` and one of `step_time_s, tokens_per_s_per_gpu, tflops_per_gpu, mfu_pct`; further columns
-are `n_kv_heads, ffn_hidden, vocab, n_experts, top_k, cp, ep, vp, dp, zero_stage, activation_recompute,
-sequence_parallel, schedule, inter_node_net_gbps, gpus_per_node, memory_gb`. A blank cell takes a default; `--assumed` lists them row by row.
-Where only a rate is printed, the step time follows from the FLOP as the source counts them. The command ends with 1 where a suite
-is over its bound.
+micro_batch, global_batch, precision` and one of `step_time_s, tokens_per_s_per_gpu, tflops_per_gpu, mfu_pct`; further
+columns are `n_kv_heads, ffn_hidden, vocab, n_experts, top_k, cp, ep, vp, dp, zero_stage, activation_recompute,
+sequence_parallel, schedule, inter_node_net_gbps, gpus_per_node, memory_gb`. A blank cell takes a default; `--assumed`
+lists them row by row. Where only a rate is printed, the step time follows from the FLOP as the source counts them. The
+command ends with 1 where a suite is over its bound.
 """
 
 FOOT = """

@@ -41,7 +41,12 @@ def _slope(key: Key, rows: list[Row]) -> Result:
         few, many = min(by_layers), max(by_layers)
         work = (many - few) / rest[0] * (rest[2] / (rest[1] * key[2]) + rest[0] - 1)
         low, high = by_layers[few], by_layers[many]
-        measured.append(((high.number("step_time_s") or 0.0) - (low.number("step_time_s") or 0.0)) / work)
+        measured.append((_seconds(high) - _seconds(low)) / work)
         predicted.append((predicted_step(job_of(high)) - predicted_step(job_of(low))) / work)
-    return Result(name, "layer_time_s", statistics.median(measured), statistics.median(predicted),
-                  {"layer_time_s": "slope of step time over layers ÷ (microbatches + stages - 1)"}, group=f"h{key[0]}")  # fmt: skip
+    note = {"layer_time_s": "slope of step time over layers ÷ (microbatches + stages - 1)"}
+    middle = statistics.median(measured), statistics.median(predicted)
+    return Result(name, "layer_time_s", *middle, note, group=f"h{key[0]}")
+
+
+def _seconds(row: Row) -> float:
+    return row.number("step_time_s") or 0.0

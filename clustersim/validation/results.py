@@ -54,7 +54,7 @@ class SuiteResult:
     name: str
     about: str
     results: tuple[Result, ...]
-    bound: Bound = Bound()
+    bound: Bound = field(default_factory=Bound)
 
     @property
     def scored(self) -> list[Result]:

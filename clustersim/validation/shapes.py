@@ -14,7 +14,8 @@ GPT: dict[str, Any] = {"gated_mlp": False, "tied_embeddings": True, "biases": Tr
 LLAMA: dict[str, Any] = {"gated_mlp": True, "tied_embeddings": False}
 LATER: dict[str, Any] = {"gated_mlp": False, "tied_embeddings": False, "norm": "layernorm"}
 STYLES = (
-    (r"mpt", {**GPT, "biases": False}), (r"nemotron", LATER), (r"llama|mixtral|mistral|qwen|internlm|deepseek|grok|internal-352b", LLAMA),
+    (r"mpt", {**GPT, "biases": False}), (r"nemotron", LATER),
+    (r"llama|mixtral|mistral|qwen|internlm|deepseek|grok|internal-352b", LLAMA),
     (r"gpt|megatron|bloom|opt|turing", GPT),
 )  # fmt: skip
 CELLS = {"n_layers": "layers", "hidden": "hidden", "ffn_hidden": "ffn_hidden", "n_heads": "heads", "n_kv_heads": "kv_heads",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from clustersim.validation.adapt import hf_pco_memory, internevo_memory
 from clustersim.validation.components import collectives, korthikanti_layer, mamf, vtrain_allreduce
@@ -25,7 +25,7 @@ class Suite:
     name: str
     about: str
     run: Callable[[], list[Result]]
-    bound: Bound = Bound()
+    bound: Bound = field(default_factory=Bound)
 
     def result(self) -> SuiteResult:
         """Runs all its rows."""

@@ -12,7 +12,8 @@ section 4), whose s·b·h·(34 + 5·a·s/h) bytes a layer it reproduces for thei
   sum.
 
 In fp8 and narrower the input of a product is kept as cast (1 byte); all else stays in 16 bits. An op that is
-recomputed keeps only its input. Fused kernels keep no inner tensors; an unfused norm keeps two fp32 ones, an unfused gate its silu.
+recomputed keeps only its input. Fused kernels keep no inner tensors; an unfused norm keeps two fp32 ones, an unfused
+gate its silu.
 """
 
 from __future__ import annotations

@@ -8,7 +8,8 @@ The schedule says how many units of each stage a rank holds at its peak; everyth
   two layers (the one in use and the next) and the vocabulary are gathered at a time; the fp32 shard is the master copy.
   Behind a pipeline, ZeRO 3 keeps weights and gradients whole from the first microbatch to the last (torchtitan, Llama 3
   3.3.2: not resharded after the forward, or every microbatch would gather anew);
-* ``layout.shard`` sets other degrees of sharding (HSDP, InternEvo); routed experts are replicated, and so sharded, over ``dp·cp·tp ÷ (ep·expert_tp)`` ranks;
+* ``layout.shard`` sets other degrees of sharding (HSDP, InternEvo); routed experts are replicated, and so sharded, over
+  ``dp·cp·tp ÷ (ep·expert_tp)`` ranks;
 * activations are units in flight × ``kept.stage_kept_bytes``;
 * logits by the stack's ``loss_kept_bytes``: 10 each in a vocabulary-parallel loss (16-bit, fp32, shifted fp32, then the
   gradient in place), 14 in PyTorch's own (16-bit, fp32 log-softmax, and two fp32 gradients);
