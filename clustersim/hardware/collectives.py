@@ -170,7 +170,8 @@ def _gather(fabric: Fabric, group: Group, size: float) -> dict[Algorithm, float]
 def _all_to_all(fabric: Fabric, group: Group, size: float) -> dict[Algorithm, float]:
     link, inside = group.node.link_bandwidth, min(group.size, group.per_node)
     if group.domains == 1:
-        return {"direct": fabric.all_to_all(size, group.size, link)}
+        half = group.span_gpus <= domain_gpus(group.node) / 2
+        return {"direct": fabric.all_to_all(size, group.size, link, crossing=not half)}
     # Both paths work at once; ranks of a domain share its NICs.
     away = (group.size - inside) / group.size * size * inside / (ALL_TO_ALL_SHARE * group_rate(group, everyone=True))
     near = (inside - 1) / group.size * size / (fabric.all_to_all_share * link)
@@ -191,7 +192,7 @@ def _broadcast(fabric: Fabric, group: Group, size: float) -> dict[Algorithm, flo
 
 def _send(fabric: Fabric, group: Group, size: float) -> dict[Algorithm, float]:
     if group.domains == 1:
-        return {"direct": fabric.send(size, group.node.link_bandwidth)}
+        return {"direct": fabric.send(size, group.node.link_bandwidth, group.concurrent)}
     return {"direct": fabric.send_latency + _latency(group) + size / group_rate(group)}
 
 

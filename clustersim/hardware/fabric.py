@@ -93,6 +93,10 @@ class Fabric(PresetModel, folder="fabrics"):
     all_to_all_share: float = Field(gt=0, le=1)
     send_share: float = Field(gt=0, le=1)
     send_latency: Seconds
+    cross: PositiveBytesPerSecond | None = None
+    """All flows together, one direction, between the halves of a domain (sockets of a PCIe node); null: not a limit."""
+    cross_all_to_all_share: float = Field(default=1.0, gt=0, le=1)
+    """Share of ``cross`` that the sixteen flows each way of an all-to-all of eight reach; others by the root of the flows."""
 
     def all_reduce_ring(self, size: float, ranks: int, link: float) -> float:
         """Seconds of a ring all-reduce of ``size`` bytes: the curve of ``ranks``, else of the nearest number, else
@@ -126,17 +130,26 @@ class Fabric(PresetModel, folder="fabrics"):
         half = self.ring_pass(size, ranks, link) if self.ring is None else self.all_reduce_ring(size, ranks, link) / 2
         return half + self.gather_extra
 
-    def all_to_all(self, size: float, ranks: int, link: float) -> float:
-        """Seconds of an all-to-all in which each rank sends ``size`` bytes, its own share included."""
-        return self.latency + self.hop * (ranks - 1) + (ranks - 1) / ranks * size / (self.all_to_all_share * link)
+    def all_to_all(self, size: float, ranks: int, link: float, *, crossing: bool = True) -> float:
+        """Seconds of an all-to-all in which each rank sends ``size`` bytes, its own share included.
+
+        ``crossing``: the ranks fill both halves of the domain; then half of the bytes of half of them cross, each way.
+        """
+        near = (ranks - 1) / ranks * size / (self.all_to_all_share * link)
+        over = 0.0
+        if self.cross is not None and crossing:
+            share = min(1.0, self.cross_all_to_all_share * 8 / ranks)
+            over = ranks / 2 * size / 2 / (self.cross * share * link / self.link)
+        return self.latency + self.hop * (ranks - 1) + max(near, over)
 
     def broadcast(self, size: float, ranks: int, link: float) -> float:
         """Seconds of a pipelined broadcast of ``size`` bytes."""
         return self.latency + self.hop * (ranks - 1) + size / (self.share * link)
 
-    def send(self, size: float, link: float) -> float:
-        """Seconds of one message of ``size`` bytes."""
-        return self.send_latency + size / (self.send_share * link)
+    def send(self, size: float, link: float, flows: int = 1) -> float:
+        """Seconds of one message of ``size`` bytes; ``flows`` such messages go from one half of the domain to the other."""
+        rate = self.send_share * link
+        return self.send_latency + size / (rate if self.cross is None else min(rate, self.cross * link / self.link / flows))
 
 
 @functools.cache

@@ -132,10 +132,17 @@ class Groups:
         GPU."""
         place, balanced, causal = self.context, self.layout.context.balanced, work.causal
         shares = sum(causal_steps(place.ring.size, causal, True))
-        ring = RingWork(attention / shares, work.ring_bytes)
+        ring = RingWork(attention / shares, self._ring_bytes(work))
         total = ring_pass_seconds(ring, place, causal=causal, balanced=balanced, overlap=self.layout.overlap.cp)
         heads = ulysses_seconds(work.tokens, work.query_width, work.kv_width, work.width, place.ulysses)
         return max(0.0, total - attention) + heads
+
+    def _ring_bytes(self, work: ContextWork) -> float:
+        """Bytes of one ring step; with Burst's backward, its three query tensors where they are fewer."""
+        forward = 2 * work.tokens * work.kv_width * work.width
+        if not self.layout.context.burst or work.ring_bytes <= 1.5 * forward:
+            return work.ring_bytes
+        return min(work.ring_bytes, 3 * work.tokens * work.query_width * work.width)
 
     def send_seconds(self, size: float) -> float:
         """Seconds of one tensor of ``size`` bytes to the next pipeline rank.

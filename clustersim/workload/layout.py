@@ -39,6 +39,9 @@ class Context(Block):
     """Ranks of one Ulysses group; null: all (``ulysses``), or those of a node (``usp``)."""
     balanced: bool = True
     """Zigzag or striped tokens: causal work is even."""
+    burst: bool = False
+    """The backward passes queries, their gradients and output gradients around instead of keys, values and theirs, where
+    those are more (BurstAttention)."""
 
 
 class Layout(Block):
