@@ -165,7 +165,8 @@ def point_of(candidate: Candidate) -> Point:
     schedule: Any = choice.schedule if choice.slices == 1 else {"kind": choice.schedule, "slices": choice.slices}
     layout = {key: getattr(choice, key) for key in ("tp", "pp", "cp", "ep", "dp", "chunks", "zero")}
     return {**{f"parallelism.{key}": value for key, value in layout.items()}, "parallelism.schedule": schedule,
-            "parallelism.stage_layout": None, "training.micro_batch": choice.micro_batch,
+            "parallelism.stage_layout": None, "parallelism.sequence_parallel": candidate.layout.sequence_parallel,
+            "training.micro_batch": choice.micro_batch,
             "training.recompute": candidate.training.recompute.dump()}  # fmt: skip
 
 
