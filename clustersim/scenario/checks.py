@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic_core import InitErrorDetails, PydanticCustomError
@@ -152,4 +153,4 @@ def _schedule(pieces: Pieces) -> Broken:
         layout.schedule.resolve(Pipeline(layout.pp, microbatches, layout.virtual_stages))
     except InputError as error:
         for found in error.problems:
-            yield ("parallelism", "schedule"), found.message
+            yield ("parallelism", "schedule"), str(replace(found, path="")) if found.file else found.message

@@ -241,3 +241,16 @@ def test_calibration_profile_from_a_file_relative_to_the_naming_one(write: Write
     assert "there is no such file" in lines(write("bad.yaml", SMALL + "calibration: nope.yaml\n"))[0]
     write("wrong.yaml", "clock: fast\n")
     assert "bad2.yaml:4:14: calibration: " in lines(write("bad2.yaml", SMALL + "calibration: wrong.yaml\n"))[0]
+
+
+def test_an_op_list_is_found_beside_the_file_that_names_it(write: Write) -> None:
+    write("base/ops.csv", "0F0,0F1,0B0,0B1\n1F0,1B0,1F1,1B1\n")
+    write("base/b.yaml", SMALL + "parallelism: {pp: 2, schedule: {kind: csv, file: ops.csv}}\n")
+    top = write("top.yaml", "extends: base/b.yaml\ntraining: {global_batch: 8}\n")
+    scenario = load(top)
+    assert scenario.microbatches == 2
+    assert load(write("elsewhere/resolved.yaml", scenario.resolved())) == scenario
+    write("base/ops.csv", "0F0,0X1\n")
+    assert any("ops.csv:1:2: " in line for line in lines(top))
+    found = lines(write("bad.yaml", SMALL + "parallelism: {pp: 2, schedule: {kind: csv, file: nope.csv}}\n"))
+    assert found[0].startswith("bad.yaml:4:32: parallelism.schedule: ")

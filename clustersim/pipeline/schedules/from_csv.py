@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from pydantic import Field, ValidationInfo, field_validator
 
 from clustersim.errors import InputError, Problem
+from clustersim.paths import FileText, absolute
 from clustersim.pipeline.ops import Action, Kind, Program, parts_of
 from clustersim.pipeline.schedule import Pipeline, Schedule, schedule
 from clustersim.pipeline.text import load_program
@@ -31,12 +32,14 @@ def _load(file: str, slices: int, chains: int) -> Program:
 class CsvSchedule(Schedule):
     """Placement, messages and activations are read off the list."""
 
-    @field_validator("file", mode="after", check_fields=False)
+    @field_validator("file", mode="before", check_fields=False)
     @classmethod
-    def beside_its_file(cls, value: str, info: ValidationInfo) -> str:
-        """Paths are relative to the folder of the file that names them (``folder`` in the validation context)."""
+    def beside_its_file(cls, value: Any, info: ValidationInfo) -> Any:
+        """Paths are relative to the file that names them (``clustersim.paths``; or ``folder`` in the validation context)."""
         folder = (info.context or {}).get("folder")
-        return value if folder is None else str(Path(folder) / value)
+        if folder is not None:
+            return str(Path(folder) / value)
+        return absolute(value) if isinstance(value, FileText) else value
 
     @property
     def listed(self) -> Program:
