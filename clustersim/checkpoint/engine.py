@@ -99,7 +99,7 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
         if self.restore == "broadcast":
             readers = max(1, min(cluster.nodes, round(cluster.nodes / state.replicas)))
             return Load(latency, state.total, readers, cluster.node.network_bandwidth)
-        return Load(latency, state.read_by_all / cluster.nodes / cluster.node.network_bandwidth)
+        return Load(latency + state.read_by_all / cluster.nodes / cluster.node.network_bandwidth)
 
 
 class NoCheckpoint(CheckpointEngine, kind="none"):
