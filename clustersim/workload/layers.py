@@ -153,6 +153,8 @@ def residual_ops(model: TransformerModel, cut: Slice, stack: Stack, name: str) -
     forward, backward = (7.0, 5.0) if model.dropout else (6.0, 4.0)
     if not stack.fused_dropout_add:
         forward, backward = forward + 4.0 * (1 + model.dropout), backward + 4.0 * model.dropout
+    if model.biases and not stack.fused_bias_gradient:
+        backward += 2.0
     ops = memory(name, "", forward * scale * size, backward * scale * size)
     return ops + memory(f"{name} gradient", "", 0.0, 4.0 * scale * size)
 

@@ -20,6 +20,7 @@ def attention_ops(model: TransformerModel, cut: Slice, stack: Stack) -> list[Lay
         *project,
         *context_messages(model, cut, shape),
         *core_ops(model, cut, stack, shape),
+        *_layout_copies(model, cut, stack, shape),
         *gemm("attention out", "attention", cut.tokens, model.hidden, value_width),
         *leave_tp(cut, model.hidden, "attention"),
     ]
@@ -38,8 +39,18 @@ def attention_shape(model: TransformerModel, cut: Slice) -> AttentionShape:
 def _projections(model: TransformerModel, cut: Slice, stack: Stack) -> list[LayerOp]:
     shape = attention_shape(model, cut)
     width = round((shape.heads + 2 * shape.kv_heads) * model.head_size)
-    ops = gemm("qkv", "attention", cut.tokens, width, model.hidden)
+    ops = gemm("qkv", "attention", cut.tokens, width, model.hidden) + _qkv_bias(model, cut, stack, width)
     return ops + _rotary(model, cut, stack, (shape.heads + shape.kv_heads) * model.head_size)
+
+
+def _qkv_bias(model: TransformerModel, cut: Slice, stack: Stack, width: int) -> list[LayerOp]:
+    """Where it is no part of the products: one read and write of Q, K, V; backward one read to sum over the tokens."""
+    if not (model.biases or model.qkv_bias):
+        return []
+    each = cut.width * cut.tokens * width
+    return memory(
+        "qkv bias", "attention", 0.0 if stack.fused_bias else 2 * each, 0.0 if stack.fused_bias_gradient else each
+    )
 
 
 def _rotary(model: TransformerModel, cut: Slice, stack: Stack, width: float) -> list[LayerOp]:
@@ -81,6 +92,16 @@ def core_ops(model: TransformerModel, cut: Slice, stack: Stack, shape: Attention
         LayerOp("attention core", "F", "attention", "attention-core", forward, op_class="attention"),
         LayerOp("attention core", "I", "attention", "attention-core", backward, op_class="attention"),
     ]
+
+
+def _layout_copies(model: TransformerModel, cut: Slice, stack: Stack, shape: AttentionShape) -> list[LayerOp]:
+    """Unfused attention writes its output by head and copies it to rows; backward it joins the gradients of Q, K and
+    V."""
+    if stack.attention != "unfused":
+        return []
+    each = 2.0 * cut.width * cut.tokens
+    inputs = shape.heads * shape.head_dim + shape.kv_heads * (shape.head_dim + shape.value_dim)
+    return memory("attention layout", "attention", each * shape.heads * shape.value_dim, each * inputs)
 
 
 def context_messages(model: TransformerModel, cut: Slice, shape: AttentionShape) -> list[LayerOp]:

@@ -22,8 +22,10 @@ def _products(
     model: TransformerModel, stack: Stack, cut: Slice, part: str, op_class: OpClass, tokens: int, width: int, batch: int
 ) -> list[LayerOp]:
     matrices = 2 if model.gated_mlp else 1
+    biased = model.biases and not stack.fused_bias_gradient
     return [
         *gemm("up", part, tokens, matrices * width, model.hidden, op_class, batch),
+        *memory("up bias", part, 0.0, cut.width * tokens * matrices * width * batch if biased else 0.0),
         *_activation(model, stack, cut, tokens * width * batch),
         *gemm("down", part, tokens, model.hidden, width, op_class, batch),
     ]

@@ -42,6 +42,12 @@ class Stack(PresetModel, folder="stacks"):
     attention: AttentionKernel = "flash-2"
     fused_softmax: bool = True
     """Scale, mask and softmax of unfused attention in one kernel (Megatron's); False: PyTorch ops in fp32."""
+    fused_bias: bool = True
+    """The bias of Q, K, V is added inside the product; False: by a kernel of its own (PyTorch before 1.10, Megatron's
+    TP)."""
+    fused_bias_gradient: bool = True
+    """Bias gradients come with the weight gradients (Transformer Engine); False: each is a sum of its own over the
+    tokens."""
     fused_norm: bool = True
     fused_rotary: bool = True
     fused_activation: bool = True

@@ -162,3 +162,21 @@ def test_head_and_embedding() -> None:
     assert loss == 52 * 2048 * 8000
     assert flop(embedding_ops(model, cut(tp=4), STACK), "F") == 0
     assert flop(mtp_ops(model, cut()), "F") == 2 * 2048 * 2 * 2048**2
+
+
+def test_biases_outside_the_products() -> None:
+    """QKV bias 4·3h forward; bias gradients one read of each output: 2·3h, 2·f, and 2·h after each half."""
+    plain = STACK.model_copy(update={"fused_bias": False, "fused_bias_gradient": False})
+    h, f, tokens = 2048, 8192, 2048
+    fused, apart = memory_bytes(gpt()), memory_bytes(gpt(), plain)
+    assert apart["F"] - fused["F"] == tokens * 12 * h
+    assert apart["I"] - fused["I"] == tokens * (6 * h + 2 * f + 4 * h)
+    assert memory_bytes(llama(), plain) == memory_bytes(llama())
+
+
+def test_unfused_attention_copies_between_layouts() -> None:
+    """Its output to rows, 4·h forward; backward the gradients of Q, K and V are joined, 4·3h."""
+    plain = STACK.model_copy(update={"attention": "unfused"})
+    fused, apart = memory_bytes(gpt()), memory_bytes(gpt(), plain)
+    assert apart["F"] - fused["F"] == 2048 * 4 * 2048
+    assert apart["I"] - fused["I"] == 2048 * 12 * 2048
