@@ -122,11 +122,10 @@ def _left_over(program: Program) -> Iterator[Finding]:
 
 def find_cycle(program: Program, places: Places | None = None) -> Finding | None:
     """Play the lists in order, without time; the state in which no rank can go on, or None."""
-    places = places or Places(program)
-    waits = Waits(program)
-    at, blocked = _play(program, waits)
+    at, blocked = _play(program, Waits(program))
     if not blocked:
         return None
+    places = places or Places(program)
     texts = {rank: _wait_text(need, places) for rank, need in blocked.items()}
     rank = _start_of_cycle(blocked, places)
     op = str(program.ranks[rank][at[rank]])

@@ -75,7 +75,6 @@ class Traits:
     default_chunks: int
     chains: int | Callable[..., int]
     splits_backward: bool
-    frees_at_input_grad: bool
     sliced: bool
     synchronous: bool
     verified: bool
@@ -224,7 +223,7 @@ class Schedule(Part, family="schedule"):
     def in_flight(self, pipe: Pipeline, rank: int) -> float:
         """Upper bound of the activations held on ``rank``, in A; see the module's text.
 
-        Counted from the forward to the op that frees them: B, else W (I for schedules that say so).
+        Counted from the forward to the op that frees them: B, or W where the backward is split.
         """
         pipe = self.resolve(pipe)
         bound = float(_call(self.traits.in_flight, pipe, rank, **self.own_options))
@@ -282,11 +281,11 @@ class Schedule(Part, family="schedule"):
         found = []
         for field, most in (("microbatches", pipe.microbatches + 4 * pipe.ranks), ("ranks", 2 * pipe.ranks)):
             now = getattr(pipe, field)
-            valid = [n for n in range(1, most + 1) if n != now and not self.refusals(pipe._replace(**{field: n}))]
-            below, above = [n for n in valid if n < now][-1:], [n for n in valid if n > now][:1]
-            if below or above:
+            sides = (range(now - 1, 0, -1), range(max(now, 0) + 1, most + 1))
+            valid = [next((n for n in side if not self.refusals(pipe._replace(**{field: n}))), None) for side in sides]
+            if any(valid):
                 name = "pp" if field == "ranks" else field
-                found.append(f"{name} {' or '.join(str(n) for n in (*below, *above))}")
+                found.append(f"{name} {' or '.join(str(n) for n in valid if n)}")
         return f"; nearest valid: {', or '.join(found)}" if found else ""
 
 
@@ -326,7 +325,6 @@ def schedule(
     default_chunks: int | None = None,
     chains: int | Callable[..., int] = 1,
     splits_backward: bool = False,
-    frees_at_input_grad: bool = False,
     sliced: bool = False,
     synchronous: bool = True,
     verified: bool = True,
@@ -348,7 +346,6 @@ def schedule(
         default_chunks: chunks to take when the user names none.
         chains: independent pipelines on the same ranks; each holds a copy of the weights.
         splits_backward: whether it lists I and W.
-        frees_at_input_grad: whether ``in_flight`` counts an activation as freed by I rather than W.
         sliced: whether it splits the sequence; adds the key ``slices``.
         synchronous: whether all gradients of a step are applied before the next begins.
         verified: whether an independent code's lists were compared op for op.
@@ -359,12 +356,25 @@ def schedule(
         parameters = inspect.signature(function).parameters.values()
         own = [p for p in parameters if p.kind is inspect.Parameter.KEYWORD_ONLY]
         traits = Traits(
-            order=function, whole="rank" not in {p.name for p in parameters}, options=tuple(p.name for p in own),
-            summary=(inspect.getdoc(function) or "").partition("\n")[0], defined=defined, in_flight=in_flight,
-            formula=formula, source=source, rules=rules, notes=notes, placement=placement, chunks=chunks,
-            default_chunks=default_chunks or chunks or 2, chains=chains, splits_backward=splits_backward,
-            frees_at_input_grad=frees_at_input_grad, sliced=sliced, synchronous=synchronous, verified=verified,
-        )  # fmt: skip
+            order=function,
+            whole="rank" not in {p.name for p in parameters},
+            options=tuple(p.name for p in own),
+            summary=_summary(function),
+            defined=defined,
+            in_flight=in_flight,
+            formula=formula,
+            source=source,
+            rules=rules,
+            notes=notes,
+            placement=placement,
+            chunks=chunks,
+            default_chunks=default_chunks or chunks or 2,
+            chains=chains,
+            splits_backward=splits_backward,
+            sliced=sliced,
+            synchronous=synchronous,
+            verified=verified,
+        )
         hints = get_type_hints(function, include_extras=True)
         fields = {p.name: (hints[p.name], p.default) for p in own}
         if sliced:
@@ -373,6 +383,11 @@ def schedule(
         return function
 
     return register
+
+
+def _summary(function: Callable[..., Any]) -> str:
+    """The first paragraph of the docstring on one line."""
+    return " ".join((inspect.getdoc(function) or "").partition("\n\n")[0].split())
 
 
 def _define(kind: str, aliases: tuple[str, ...], function: Callable[..., Any], fields: dict[str, tuple[Any, Any]],

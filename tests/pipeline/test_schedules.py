@@ -541,8 +541,29 @@ def test_two_chains_and_slices_in_a_csv(tmp_path: Path) -> None:
 
 def test_names_of_the_contract_are_all_there() -> None:
     contract = (
-        "gpipe 1f1b eager-1f1b interleaved-1f1b looped-bfs chimera zb-h1 zb-h2 zb-auto interleaved-zb zb-v v-half v-min "
-        "1f1b-v dualpipe dualpipe-v hanayo seq1f1b seq1f1b-i seq1f1b-zb terapipe slimpipe bpipe pipedream-2bw "
+        "gpipe 1f1b eager-1f1b interleaved-1f1b looped-bfs chimera zb-h1 zb-h2 zb-auto interleaved-zb zb-v v-half "
+        "v-min 1f1b-v dualpipe dualpipe-v hanayo seq1f1b seq1f1b-i seq1f1b-zb terapipe slimpipe bpipe pipedream-2bw "
         "pipeoffload 1f1b-overlap interleaved-1f1b-ep csv"
     )
     assert schedule_names() == sorted(contract.split())
+
+
+def test_the_example_of_the_guide_is_a_schedule() -> None:
+    """``docs/schedules.md`` holds a complete file; it works as it stands."""
+    text = (Path(__file__).parents[2] / "docs" / "schedules.md").read_text(encoding="utf-8")
+    code = text.partition("```python\n")[2].partition("```")[0]
+    try:
+        exec(compile_python(code), {"__name__": "tests.example_schedule"})
+        chosen = get_schedule("gpipe-reversed", first=1)
+        assert check(chosen.program(Pipeline(3, 4))) == []
+        assert [str(op) for op in chosen.program(Pipeline(1, 3)).ranks[0]] == ["0F0", "0F1", "0F2", "0B0", "0B2", "0B1"]
+        with pytest.raises(InputError, match="needs microbatches >= 2"):
+            chosen.program(Pipeline(3, 1))
+    finally:
+        Schedule.kinds.pop("gpipe-reversed", None)
+
+
+def compile_python(code: str) -> Any:
+    import builtins
+
+    return builtins.compile(code, "docs/schedules.md", "exec")

@@ -10,6 +10,7 @@ says what it costs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 from typing import Annotated
 
 from pydantic import Field
@@ -49,6 +50,13 @@ def held(pipe: Pipeline, rank: int, group: int | None = None) -> float:
     return warm_up(pipe, rank, group) / pipe.chunks
 
 
+@lru_cache(maxsize=1024)
+def deadlocks(order: Order, pipe: Pipeline, group: int) -> bool:
+    """Whether the order, played rank by rank, waits for itself."""
+    ranks = [list(order(pipe, rank, group=group)) for rank in range(pipe.ranks)]
+    return find_cycle(program(ranks, pipe.microbatches)) is not None
+
+
 def group_rules(pipe: Pipeline, group: int | None, order: Order) -> Iterator[str]:
     """g <= m, and an order that can be executed: groups below p, or a small last group, may wait for themselves.
 
@@ -64,8 +72,7 @@ def group_rules(pipe: Pipeline, group: int | None, order: Order) -> Iterator[str
     if size >= p and not 0 < rest < p:
         return
     short = pipe._replace(microbatches=min(m, size * (3 + -(-2 * p // size)) + rest))
-    ranks = [list(order(short, rank, group=size)) for rank in range(p)]
-    if find_cycle(program(ranks, short.microbatches)) is None:
+    if not deadlocks(order, short, size):
         return
     if m < p:
         yield f"deadlocks in order with group={group}: m={m} < pp={p}: raise the global batch or lower pp"
