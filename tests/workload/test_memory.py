@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from clustersim.errors import DoesNotFit
+from clustersim.pipeline.activations import in_flight_at_peak
+from clustersim.pipeline.graph import Graph
+from clustersim.pipeline.schedule import Pipeline, Schedule
+from clustersim.pipeline.step_graph import shape_of
 from clustersim.workload.fit import check, remedies, verdict
-from clustersim.workload.kept import attention_kept, kept_bytes, layer_kept, routed_tokens, stage_kept_bytes, unit_of
+from clustersim.workload.kept import (
+    attention_kept,
+    kept_bytes,
+    layer_kept,
+    pending_bytes,
+    routed_tokens,
+    stage_kept_bytes,
+    unit_of,
+)
 from clustersim.workload.layers import Slice
 from clustersim.workload.layout import Layout
 from clustersim.workload.memory import CONTEXT, NCCL_GROUP, PARTS, Memory
@@ -241,3 +255,86 @@ def test_full_recompute_of_some_layers_lies_between(recomputed: int) -> None:
     some = stage_kept_bytes(model, unit, FullRecompute(layers=recomputed), stage)
     every, none = (stage_kept_bytes(model, unit, kind, stage) for kind in (FULL, NONE))
     assert some == pytest.approx(none + (every - none) * recomputed / 80)
+
+
+def test_weight_gradients_keep_32_sbh_a_gpt_layer() -> None:
+    """Inputs of the four products 14·s·b·h, their output gradients 18·s·b·h (arXiv 2401.10241, table 1)."""
+    model = TransformerModel.preset("megatron-22b")
+    unit = unit_of(cut(), UNFUSED, "fp16")
+    assert pending_bytes(model, unit, StageContent(3)) == pytest.approx(3 * 32 * 2048 * model.hidden)
+    assert pending_bytes(model, unit, StageContent(3, no_backward=True)) == 0.0
+
+
+def test_alternate_products_keep_what_torchtitan_saves() -> None:
+    """Layer input 2·h, Q, K and V less a tenth, attention output 2·h and statistics, one of the two wide products 2·f."""
+    model = TransformerModel.preset("llama3-8b")
+    kept = kept_bytes(
+        layer_kept(model, unit_of(cut(), FLASH, "bf16"), False), SelectiveRecompute(ops=("alternate-products",))
+    )
+    h, f = model.hidden, model.ffn_hidden
+    by_hand = 2 * h + 0.9 * 2 * (h + h // 2) + 2 * h + 4 * model.heads + 2 * f
+    assert kept == pytest.approx(2048 * by_hand)
+
+
+def graph_of(kind: str, pp: int, microbatches: int, chunks: int = 1, **options: object) -> Graph:
+    schedule = Schedule.build({"kind": kind, **options})
+    return shape_of(schedule, Pipeline(pp, microbatches, chunks)).graph
+
+
+@given(pp=st.integers(2, 8), extra=st.integers(0, 8))
+def test_1f1b_holds_what_is_ahead_of_it(pp: int, extra: int) -> None:
+    held = in_flight_at_peak(graph_of("1f1b", pp, pp + extra), [1.0] * pp)
+    assert [counts[rank] for rank, counts in enumerate(held)] == [pp - rank for rank in range(pp)]
+
+
+def test_interleaved_holds_chunks_by_their_bytes() -> None:
+    graph = graph_of("interleaved-1f1b", 4, 8, 2)
+    even = in_flight_at_peak(graph, [1.0] * 8)[0]
+    assert sum(even.values()) == first_rank_units(4, 2)
+    heavy = in_flight_at_peak(graph, [1.0, 0, 0, 0, 100.0, 0, 0, 0])[0]
+    assert heavy[4] >= even[4]
+
+
+def test_units_that_wait_for_their_weight_gradient_count_by_their_bytes() -> None:
+    graph = graph_of("zb-h2", 4, 12)
+    full = in_flight_at_peak(graph, [2.0] * 4)
+    half = in_flight_at_peak(graph, [2.0] * 4, [1.0] * 4)
+    none = in_flight_at_peak(graph, [2.0] * 4, [0.0] * 4)
+    for rank in range(4):
+        assert sum(none[rank].values()) <= sum(half[rank].values()) <= sum(full[rank].values())
+    assert any(sum(half[rank].values()) < sum(full[rank].values()) for rank in range(4))
+
+
+def test_zero_3_behind_a_pipeline_holds_weights_and_gradients_whole() -> None:
+    alone, piped = (job("llama3-8b", dp=8, layout={"zero": 3, "pp": pp}).report().stages[0] for pp in (1, 2))
+    total = local_parameters(TransformerModel.preset("llama3-8b"), StageContent(32, embedding=True, head=True)).total
+    assert (piped.weights, piped.gradients) == pytest.approx((2 * total, 4 * total))
+    assert piped.optimizer == pytest.approx(alone.optimizer)
+
+
+def test_shard_degrees_override_the_zero_stage() -> None:
+    inside = job("llama3-8b", dp=64, layout={"zero": 1, "shard": {"optimizer": 8}}).report().stages[0]
+    assert inside.optimizer == pytest.approx(job("llama3-8b", dp=8, layout={"zero": 1}).report().stages[0].optimizer)
+
+
+def test_vocabulary_parallelism_spreads_head_and_logits() -> None:
+    memory = job("llama3-8b", layout={"pp": 2, "zero": 0})
+    ends = ((StageContent(16, embedding=True),), (StageContent(16, head=True),))
+    shared = replace(memory, stages=ends, in_flight=((2.0,), (1.0,)), limits=(80e9, 80e9), vocabulary_ranks=2)
+    first, last = shared.report().stages
+    assert first.logits == last.logits == pytest.approx(10 * 2048 * memory.model.vocab / 2)
+    whole = replace(shared, vocabulary_ranks=1).report().stages
+    assert first.weights + last.weights == pytest.approx(sum(rank.weights for rank in whole))
+
+
+def test_deepspeed_keeps_copies_of_gradients() -> None:
+    parameters = 8_030_261_248
+    plain = job("llama3-8b", replace_stack(FLASH), dp=8, layout={"zero": 1}).report().stages[0]
+    copies = replace_stack(FLASH, extra_gradient_bytes=2.0, step_gradient_bytes=4.0)
+    copied = job("llama3-8b", copies, dp=8, layout={"zero": 1}).report().stages[0]
+    assert copied.gradients - plain.gradients == pytest.approx(2 * parameters)
+    assert copied.optimizer - plain.optimizer == pytest.approx(4 * parameters / 8)
+
+
+def replace_stack(stack: Stack, **changes: float) -> Stack:
+    return stack.model_copy(update=changes)
