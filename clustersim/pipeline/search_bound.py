@@ -163,7 +163,7 @@ class Bounds:
         """The parallel groups of a choice."""
         key = (choice.tp, choice.pp, choice.cp, choice.ep, choice.dp, choice.zero)
         if key not in self._groups:
-            self._groups[key] = Groups(layout_of(choice, self.base), self.cluster, choice.dp, self._dispatch)
+            self._groups[key] = Groups(layout_of(choice, self.base), self.cluster, choice.dp, self._dispatch, self.stack.ring_wait)
         return self._groups[key]
 
     def _price(self, choice: Choice) -> StageCosts:
@@ -177,7 +177,7 @@ class Bounds:
             if choice.slices > 1:
                 schedule = self._parts[choice.schedule].model_copy(update={"slices": choice.slices})
             plan = Plan(self.model, self.cluster, training, layout, schedule, single.dp, 1)
-            groups = Groups(layout, self.cluster, single.dp, self._dispatch)
+            groups = Groups(layout, self.cluster, single.dp, self._dispatch, self.stack.ring_wait)
             self._costs[key] = StageCosts(plan, groups, self.stack)
         return self._costs[key]
 

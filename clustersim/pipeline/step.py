@@ -80,7 +80,7 @@ class StepModel:
         """The parallel groups on the cluster."""
         moe = self.plan.model.moe
         dispatch = Dispatch(moe.top_k if moe is not None else 1, self.stack.moe_once_a_node)
-        return Groups(self.plan.layout, self.plan.cluster, self.plan.dp, dispatch)
+        return Groups(self.plan.layout, self.plan.cluster, self.plan.dp, dispatch, self.stack.ring_wait)
 
     @cached_property
     def costs(self) -> StageCosts:

@@ -46,6 +46,8 @@ class Groups:
     cluster: Cluster
     dp: int
     dispatch: Dispatch = PLAIN_DISPATCH
+    ring_wait: float = 0.0
+    """Seconds that each step of a context-parallel ring adds."""
 
     @cached_property
     def place(self) -> Placement:
@@ -135,7 +137,8 @@ class Groups:
         ring = RingWork(attention / shares, self._ring_bytes(work))
         total = ring_pass_seconds(ring, place, causal=causal, balanced=balanced, overlap=self.layout.overlap.cp)
         heads = ulysses_seconds(work.tokens, work.query_width, work.kv_width, work.width, place.ulysses)
-        return max(0.0, total - attention) + heads
+        waits = self.ring_wait * place.ring.size if place.ring.size > 1 else 0.0
+        return max(0.0, total - attention) + heads + waits
 
     def _ring_bytes(self, work: ContextWork) -> float:
         """Bytes of one ring step; with Burst's backward, its three query tensors where they are fewer."""

@@ -96,6 +96,8 @@ class Stack(PresetModel, folder="stacks"):
     share."""
     gather_overlaps: bool = True
     """Updated parameters are gathered beside the first forward; False: before it (ZeRO of DeepSpeed, InternEvo)."""
+    ring_wait: Seconds = 0.0
+    """What each step of a context-parallel ring adds: the wait for its message and the launches behind it."""
     moe_once_a_node: bool = False
     """Tokens cross nodes once and are forwarded inside (DeepEP, HybridEP); False: an all-to-all of every copy
     (NCCL)."""
