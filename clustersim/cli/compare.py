@@ -23,7 +23,7 @@ from clustersim.cli.talk import Talk, print_json, to_json
 from clustersim.errors import InputError, NegativeAnswer, Problem
 
 if TYPE_CHECKING:
-    from clustersim.study.compare import Comparison
+    from clustersim.study.comparison import Comparison
 
 
 def command(
@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Run each scenario on the same failures; say which is better, or that the data do not decide."""
     from clustersim.cli.scenarios import load_all
-    from clustersim.study.compare import compare
+    from clustersim.study.comparison import compare
 
     if len(scenarios) < 2:
         raise InputError(Problem("SCENARIO", "compare needs at least two scenarios"))

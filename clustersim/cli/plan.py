@@ -25,7 +25,7 @@ from clustersim.errors import InputError, Problem, nearest
 
 if TYPE_CHECKING:
     from clustersim.pipeline.search_space import Space
-    from clustersim.study.plan import Plan
+    from clustersim.study.planning import Plan
 
 SpaceOption = Annotated[
     list[str] | None,
@@ -68,7 +68,7 @@ def command(
     """Search layout, schedule, microbatch, recompute and checkpoint interval; rank by tokens kept a day."""
     from clustersim.cli.scenarios import load_one
     from clustersim.study.axes import parse_axis
-    from clustersim.study.plan import Prices, plan
+    from clustersim.study.planning import Prices, plan
 
     base = load_one(scenario, sets)
     choices = dict(parse_axis(text) for text in over) if over else None

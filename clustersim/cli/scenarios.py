@@ -17,8 +17,13 @@ def load_all(names: Sequence[str], overrides: Sequence[str] | None) -> list[Scen
     Raises:
         InputError: with the problems of every file.
     """
-    from clustersim.scenario.load import load
+    import sys
 
+    from clustersim.scenario.load import load
+    from clustersim.scenario.parts import import_installed
+
+    for sentence in import_installed():
+        print(f"Warning: {sentence}", file=sys.stderr)
     loaded: list[Scenario] = []
     problems: list[Problem] = []
     for name in names:

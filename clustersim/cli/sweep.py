@@ -111,7 +111,7 @@ def _points(over: list[str] | None, zipped: list[str] | None, file: str | None) 
 def _sweep(base: Any, template: Any, points: list[Point], metric: str, out: str | None, json: bool, talk: Talk,
            common: dict[str, Any]) -> None:  # fmt: skip
     from clustersim.report.study_text import sweep_text
-    from clustersim.study.sweep import sweep
+    from clustersim.study.sweeping import sweep
 
     found = sweep(base, points=points, at=template, store=out, **common)
     if metric not in found.metrics and found.metrics:
@@ -140,7 +140,7 @@ def _optimum(
     base: Any, text: str, metric: str, out: str | None, json: bool, common: dict[str, Any], other: bool
 ) -> None:
     from clustersim.report.study_text import optimum_text
-    from clustersim.study.optimum import optimum
+    from clustersim.study.optimal import optimum
     from clustersim.study.ranges import Range
     from clustersim.study.references import references_of
     from clustersim.study.store import write_atomically

@@ -10,7 +10,7 @@ from clustersim.report.sweep_figure import BEST, LINE
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from clustersim.study.plan import Plan
+    from clustersim.study.planning import Plan
 
 
 def plan_axes(found: Plan, axes: Axes | None = None) -> Axes:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from clustersim.study.compare import Comparison
+    from clustersim.study.comparison import Comparison
     from clustersim.study.importance import Importance, Spread
-    from clustersim.study.optimum import Optimum
-    from clustersim.study.plan import Plan
-    from clustersim.study.sweep import Sweep
+    from clustersim.study.optimal import Optimum
+    from clustersim.study.planning import Plan
+    from clustersim.study.sweeping import Sweep
 
 _COLUMNS = (("ettr", "ETTR", 4), ("goodput_tokens_per_s", "tokens/s", 4), ("interruptions", "interr.", 4),
             ("lost_work_s", "lost h", 4))  # fmt: skip

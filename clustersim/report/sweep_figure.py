@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-    from clustersim.study.sweep import Sweep
+    from clustersim.study.sweeping import Sweep
 
 LINE, BAND, BEST = "#0072B2", "#56B4E9", "#D55E00"  # Okabe and Ito's colour-blind safe palette
 

@@ -19,7 +19,7 @@ from clustersim.study.executors import Executor
 from clustersim.study.ranges import Range
 from clustersim.study.runner import Progress
 from clustersim.study.statistics import quantile
-from clustersim.study.sweep import Sweep, sweep
+from clustersim.study.sweeping import Sweep, sweep
 
 
 @dataclass

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from clustersim.study.runner import Outcome
 from clustersim.study.store import Contents, Store, record_key, write_atomically
-from clustersim.study.sweep import Sweep, label_of
+from clustersim.study.sweeping import Sweep, label_of
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -6,7 +6,7 @@ import pytest
 
 from clustersim.errors import InputError
 from clustersim.scenario.schema import Scenario
-from clustersim.study.compare import compare, labels_of, sentence
+from clustersim.study.comparison import compare, labels_of, sentence
 from clustersim.study.statistics import Difference, sd_of
 from clustersim.study.work import flat
 

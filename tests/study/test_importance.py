@@ -11,7 +11,7 @@ from clustersim.scenario.schema import Scenario
 from clustersim.study import importance
 from clustersim.study.ranges import Range
 from clustersim.study.runner import Outcome
-from clustersim.study.sweep import Sweep
+from clustersim.study.sweeping import Sweep
 
 RANGES = [Range("a", 0.0, 1.0), Range("b", 0.0, 1.0), Range("c", 0.0, 1.0)]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from clustersim.errors import InputError
-from clustersim.study.optimum import find_peak
+from clustersim.study.optimal import find_peak
 from clustersim.study.ranges import Range
 
 

@@ -12,7 +12,7 @@ import pytest
 from clustersim.errors import ImpossibleError
 from clustersim.pipeline.search_space import Space
 from clustersim.scenario.schema import Scenario
-from clustersim.study.plan import FINALISTS, Plan, Prices, interval_choices, plan, point_of
+from clustersim.study.planning import FINALISTS, Plan, Prices, interval_choices, plan, point_of
 from clustersim.study.points import Template
 
 SPACE = Space(tp=(1, 2), pp=(1, 2, 4), micro_batch=(1, 2), schedules=("1f1b",), zero=(1,))

@@ -20,7 +20,7 @@ from clustersim.study.points import Template, scenario_at, written
 from clustersim.study.runner import Runner, Task, job_of, run_task, task_size
 from clustersim.study.statistics import Target
 from clustersim.study.store import Store
-from clustersim.study.sweep import sweep
+from clustersim.study.sweeping import sweep
 
 OVER = {"checkpoint.interval": ["5 min", "20 min", "1 h"], "cluster.spare_nodes": [0, 4]}
 

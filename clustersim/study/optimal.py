@@ -20,7 +20,7 @@ from clustersim.study.ranges import Range
 from clustersim.study.runner import Progress
 from clustersim.study.statistics import BETTER
 from clustersim.study.store import Store
-from clustersim.study.sweep import Sweep, sweep
+from clustersim.study.sweeping import Sweep, sweep
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

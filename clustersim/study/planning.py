@@ -22,7 +22,7 @@ from clustersim.study.points import Template
 from clustersim.study.runner import Outcome, Progress, Runner, job_of
 from clustersim.study.statistics import Difference, difference, mean_of
 from clustersim.study.store import Store
-from clustersim.study.sweep import label_of
+from clustersim.study.sweeping import label_of
 
 if TYPE_CHECKING:
     import pandas as pd
