@@ -85,15 +85,13 @@ def test_no_colour_and_no_progress_where_there_is_no_terminal(small: str) -> Non
     assert ran.stderr == ""
 
 
-def started(small: str, *more: str) -> subprocess.Popen[str]:
-    command = [*MODULE, "run", small, "--replicas", "100000", "--workers", "1", *more]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-
-
-def test_ctrl_c_keeps_what_was_finished(small: str) -> None:
-    process = started(small, "--json")
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_ctrl_c_keeps_what_was_finished(small: str, workers: str) -> None:
+    """As a terminal does it: the signal goes to the whole group of processes."""
+    command = [*MODULE, "run", small, "--replicas", "100000", "--workers", workers, "--json"]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     time.sleep(4.0)
-    process.send_signal(signal.SIGINT)
+    os.killpg(process.pid, signal.SIGINT)
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors

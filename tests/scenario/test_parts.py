@@ -1,0 +1,49 @@
+"""Plug-ins of installed packages: found by their entry-point group; a broken one never stops the program."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+import pytest
+
+from clustersim.scenario import parts
+
+
+class Broken:
+    name, value = "broken", "no_such_module"
+
+    def load(self) -> None:
+        raise ModuleNotFoundError("No module named 'no_such_module'")
+
+
+class Good:
+    name, value = "good", "some_module"
+    loaded = 0
+
+    def load(self) -> None:
+        Good.loaded += 1
+
+
+def test_modules_of_the_group_are_imported_and_failures_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    def entry_points(group: str) -> list[object]:
+        asked.append(group)
+        return [Good(), Broken()]
+
+    monkeypatch.setattr(metadata, "entry_points", entry_points)
+    failed = parts.import_installed.__wrapped__()
+    assert asked == ["clustersim.parts"]
+    assert Good.loaded == 1
+    assert failed == (
+        "the plug-in 'broken' (no_such_module) cannot be imported: ModuleNotFoundError: No module named 'no_such_module'",
+    )
+
+
+def test_every_module_with_parts_is_imported() -> None:
+    from clustersim.part import Part
+
+    parts.import_parts()
+    assert {"async", "sync", "none"} <= set(Part.families["checkpoint engine"].kinds)
+    assert "restart" in Part.families["recovery strategy"].kinds
+    assert len(Part.families["schedule"].known_kinds()) > 20
