@@ -12,7 +12,7 @@ from clustersim.cli.talk import Talk, print_json
 from clustersim.errors import InputError, NegativeAnswer, Problem
 
 if TYPE_CHECKING:
-    from clustersim.study.merge import Merged
+    from clustersim.study.merging import Merged
 
 Folder = Annotated[str, typer.Argument(metavar="DIR", help="The folder given to -o.", show_default=False)]
 Export = Annotated[
@@ -28,7 +28,7 @@ Export = Annotated[
 
 def command(folder: Folder, export: Export = None, json: Json = False, quiet: Quiet = False) -> None:
     """Merge and check the records of a study; write its table once all replicas are there."""
-    from clustersim.study.merge import merge
+    from clustersim.study.merging import merge
 
     talk = Talk(quiet)
     merged = merge(folder)

@@ -14,7 +14,7 @@ _PUBLIC = {
     "spread": "importance",
     "Range": "ranges",
     "Store": "store",
-    "merge": "merge",
+    "merge": "merging",
     "executor": "executors",
 }
 

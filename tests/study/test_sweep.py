@@ -15,7 +15,7 @@ import pytest
 from clustersim.errors import InputError
 from clustersim.scenario.schema import Scenario
 from clustersim.study.executors import Dask, Processes, Serial
-from clustersim.study.merge import merge
+from clustersim.study.merging import merge
 from clustersim.study.points import Template, scenario_at, written
 from clustersim.study.runner import Runner, Task, job_of, run_task, task_size
 from clustersim.study.statistics import Target
