@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Literal
 
-from clustersim.pipeline.check import find_cycle
+from clustersim.pipeline.check import check, find_cycle
 from clustersim.pipeline.comms import Links, has_communication, with_communication
 from clustersim.pipeline.finding import Finding, draw_stuck
 from clustersim.pipeline.ops import COMMUNICATION, Action, Kind, Op, Program, parts_of
@@ -190,3 +190,23 @@ class _Wires:
         if not queue or op in queue[0]:
             return " at the head of its queue"
         return f" behind {queue[0][0]}"
+
+
+def check_all(
+    program: Program,
+    models: tuple[Model, ...] = ("buffered", "stream", "rendezvous"),
+    *,
+    eager_bytes: float = 0.0,
+    message_bytes: float = float("inf"),
+    streams: Streams = "pair",
+) -> list[Finding]:
+    """Every fault of work and order; where there is none and the program lists messages, the models under which it
+    hangs."""
+    findings = check(program)
+    if findings or not has_communication(program):
+        return findings
+    stuck = (
+        check_comms(program, model, eager_bytes=eager_bytes, message_bytes=message_bytes, streams=streams)
+        for model in models
+    )
+    return [finding for finding in stuck if finding is not None]

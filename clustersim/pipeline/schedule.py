@@ -21,9 +21,9 @@ import importlib
 import inspect
 import pkgutil
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import new_class
-from typing import Any, ClassVar, Literal, NamedTuple, get_type_hints
+from typing import Any, ClassVar, Literal, get_type_hints
 
 from pydantic import Field
 
@@ -31,85 +31,12 @@ from clustersim.errors import InputError, Problem, nearest
 from clustersim.part import Part
 from clustersim.pipeline.ops import Action, Program
 from clustersim.pipeline.placement import Placement, hops, rank_of_stage
+from clustersim.pipeline.traits import MESSAGES, Description, Pipeline, Rules, Traits
 
-Rules = Callable[..., Iterable[str]]
+__all__ = ["Description", "Pipeline", "Schedule", "Traits", "get_schedule", "schedule", "schedule_names"]
+
 Vocabulary = Literal["none", "algorithm-1", "algorithm-2"]
 _BARRIERS: dict[str, int] = {"none": 0, "algorithm-1": 2, "algorithm-2": 1}
-
-
-class Pipeline(NamedTuple):
-    """The size of a pipeline: ``microbatches`` are those of one step on all chains together."""
-
-    ranks: int
-    microbatches: int
-    chunks: int = 1
-    slices: int = 1
-
-    @property
-    def units(self) -> int:
-        """Units a step: microbatches × slices."""
-        return self.microbatches * self.slices
-
-    @property
-    def stages(self) -> int:
-        """Stages of one chain: ranks × chunks."""
-        return self.ranks * self.chunks
-
-
-@dataclass(frozen=True)
-class Traits:
-    """What a schedule declares about itself; see :func:`schedule` for the meaning of each."""
-
-    order: Callable[..., Any]
-    whole: bool
-    options: tuple[str, ...]
-    summary: str
-    defined: str
-    in_flight: Callable[..., float]
-    formula: str
-    source: str
-    rules: Rules | None
-    notes: Rules | None
-    placement: Placement
-    chunks: int | None
-    default_chunks: int
-    chains: int | Callable[..., int]
-    splits_backward: bool
-    sliced: bool
-    synchronous: bool
-    verified: bool
-
-
-@dataclass(frozen=True)
-class Description:
-    """A schedule in words and, where a pipeline is given, in numbers (None where the size is refused or not given).
-
-    ``in_flight`` is in A (activations of one microbatch through 1/p of the model), one a rank; ``messages`` counts
-    tensor transfers of both directions in one step; ``weight_copies`` is parameters held a rank ÷ (model ÷ ranks).
-    """
-
-    kind: str
-    aliases: tuple[str, ...]
-    summary: str
-    defined: str
-    options: dict[str, Any]
-    placement: str
-    chunks: str
-    weight_copies: float
-    splits_backward: bool
-    synchronous: bool
-    in_flight_formula: str
-    messages_formula: str
-    source: str
-    verified: bool
-    in_flight: tuple[float, ...] | None = None
-    messages: int | None = None
-    notes: tuple[str, ...] = ()
-
-    @property
-    def evidence(self) -> str:
-        """``verified`` (an independent code's lists agree op for op) or ``by definition``."""
-        return "verified" if self.verified else "by definition, not verified"
 
 
 class Schedule(Part, family="schedule"):
@@ -243,7 +170,7 @@ class Schedule(Part, family="schedule"):
             options=self.model_dump(), placement=traits.placement.value, chunks="any" if traits.chunks is None else
             str(traits.chunks), weight_copies=self.weight_copies, splits_backward=traits.splits_backward,
             synchronous=traits.synchronous, in_flight_formula=traits.formula,
-            messages_formula=_MESSAGES[traits.placement, traits.sliced], source=traits.source, verified=traits.verified,
+            messages_formula=MESSAGES[traits.placement, traits.sliced], source=traits.source, verified=traits.verified,
         )  # fmt: skip
         if pipe is None or self.refusals(pipe):
             return described
@@ -287,15 +214,6 @@ class Schedule(Part, family="schedule"):
                 name = "pp" if field == "ranks" else field
                 found.append(f"{name} {' or '.join(str(n) for n in valid if n)}")
         return f"; nearest valid: {', or '.join(found)}" if found else ""
-
-
-_MESSAGES: dict[tuple[Placement, bool], str] = {
-    (Placement.LOOP, False): "2m(pv-1)",
-    (Placement.LOOP, True): "2mk(pv-1), each 1/k of the size",
-    (Placement.V, False): "2m(2p-2), the turn is local",
-    (Placement.ZIGZAG, False): "2m(pv-1) less the v-1 local turns",
-    (Placement.BIDIRECTIONAL, False): "2m(p-1)",
-}
 
 
 def _chunk_sentence(got: int, needs: int) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from clustersim.errors import Deadlock, InputError
-from clustersim.pipeline.check_comms import Model, check_comms
+from clustersim.pipeline.check_comms import Model, check_all, check_comms
 from clustersim.pipeline.comms import Links, has_communication, with_communication
 from clustersim.pipeline.ops import Batch, Kind, Op, Program
 from clustersim.pipeline.schedule import Pipeline, get_schedule, schedule_names
@@ -164,3 +164,15 @@ def test_send_before_the_work_is_done_hangs() -> None:
     stuck = check_comms(program, "stream")
     assert stuck is not None
     assert (stuck.rank, stuck.op, stuck.waits_for) == (0, "0SEND_F0", "0F0")
+
+
+def test_all_checks_in_one_call() -> None:
+    program = get_schedule("1f1b").program(Pipeline(4, 8))
+    assert check_all(program) == []
+    late = with_communication(program, receives="late")
+    assert [finding.message.partition(":")[0] for finding in check_all(late)] == [
+        "communication hangs (stream)", "communication hangs (rendezvous)",
+    ]  # fmt: skip
+    assert check_all(late, ("buffered",)) == []
+    assert check_all(late, eager_bytes=1.0, message_bytes=1.0) == []
+    assert [finding.kind for finding in check_all(parse_program("0F0,0B0,0B0\n"))] == ["double"]
