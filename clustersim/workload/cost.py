@@ -120,9 +120,11 @@ class Pricer:
         width = element_bytes(precision)
         out = op.out_bytes if precision in NARROW or op.when == "W" else max(op.out_bytes, width)
         seconds = gemm_seconds(m, n, k, batch, self.device.unit(precision), width, out)
+        launches = batch if op.op_class == "expert" and not self.stack.grouped_experts else 1
+        seconds += (launches - 1) * self.device.launch
         if precision in NARROW and op.cast:
             each = self.stack.cast_bytes_forward if op.when == "F" else self.stack.cast_bytes_backward
-            seconds += op.cast * each / self.device.memory_rate + self.device.launch
+            seconds += op.cast * each / self.device.memory_rate + launches * self.device.launch
         return seconds
 
     def _attention(self, op: LayerOp, shape: AttentionShape) -> float:

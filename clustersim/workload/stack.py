@@ -54,6 +54,9 @@ class Stack(PresetModel, folder="stacks"):
     """Bias and GELU, or both halves of SwiGLU, in one kernel."""
     fused_dropout_add: bool = True
     """Bias, dropout and residual add in one kernel."""
+    grouped_experts: bool = False
+    """All experts of a GPU run in one kernel; False: a product, and a cast, of its own for each (Transformer Engine's
+    GroupedLinear, which spreads them over streams)."""
     extra_bytes: float = Field(default=0.0, ge=0)
     """Memory traffic of further unfused copies, clamps and casts, bytes an element of the hidden state and layer,
     each way."""

@@ -158,3 +158,14 @@ def test_unknown_sizes_are_refused_nowhere() -> None:
     """A single token, a single head and a vocabulary of 1 are legal, and cost at least their launches."""
     tiny = step(llama(1, 64, 1, vocab=1), seq_len=1, global_batch=8)
     assert tiny.step_time().seconds > 0
+
+
+def test_each_expert_is_launched_unless_they_are_grouped() -> None:
+    model = llama(4, moe={"experts": 32, "top_k": 2, "expert_ffn_hidden": 1024})
+    built = [
+        step(model, stack=Stack.preset("nemo-2024").model_copy(update={"grouped_experts": grouped}))
+        for grouped in (False, True)
+    ]
+    apart, together = (next(iter(one.costs.blocks.values())).moe_layer.forward.gemm for one in built)
+    # two products, 31 launches more each
+    assert apart - together == pytest.approx(62 * 2.5e-6)
