@@ -115,7 +115,7 @@ class _Runner:
         self.talk.detail(
             f"{table.replicas} replicas in {spent:.2f} s: {days / max(spent, 1e-9):,.0f} simulated days a second"
         )
-        return Answer(scenario, run_document(scenario, step, table), table.verdicts, table.hopeless, table.interrupted)
+        return Answer(scenario, run_document(scenario, step, table), table.interrupted)
 
 
 def _executor(name: str | None, workers: int | None, address: str | None) -> Any:
@@ -132,9 +132,10 @@ def _end(answers: list[Answer], talk: Talk) -> None:
     if any(answer.interrupted for answer in answers):
         talk.remark("interrupted; the replicas that were finished are kept")
         raise typer.Exit(130)
-    hopeless = [answer for answer in answers if answer.hopeless]
-    for answer in hopeless:
-        talk.remark(f"{answer.scenario.name}: {answer.hopeless} of {answer.document['replicas']} replicas were given up: "
-                    f"{next(iter(answer.verdicts.values()), 'no progress')}")  # fmt: skip
-    if hopeless:
+    given_up = [answer for answer in answers if answer.document["given_up"]]
+    for answer in given_up:
+        talk.remark(
+            f"{answer.scenario.name}: {answer.document['given_up']} of {answer.document['replicas']} replicas were given up"
+        )
+    if given_up:
         raise typer.Exit(1)

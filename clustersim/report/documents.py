@@ -24,7 +24,36 @@ def run_document(scenario: Scenario, step: dict[str, Any], table: ReplicaTable) 
         "replicas": table.replicas,
         "step": step,
         "run": table.to_dict(),
+        "checkpoint": checkpoint_document(scenario),
+        "given_up": table.hopeless,
+        "warnings": warnings_of(table),
     }
+
+
+def checkpoint_document(scenario: Scenario) -> dict[str, Any] | None:
+    """The interval that is used (also where it is ``auto``), the stall of a save and the time until it is durable.
+
+    None where nothing is ever saved; ``interval_steps`` and ``interval_s``: the one that rules, the other null.
+    """
+    from clustersim.study.replicas import prepared_for
+
+    prepared = prepared_for(scenario)
+    if prepared.save is None or prepared.every.never:
+        return None
+    return {
+        "engine": scenario.checkpoint.kind,
+        "interval_s": prepared.every.seconds,
+        "interval_steps": prepared.every.steps,
+        "stall_s": prepared.save.stall_s,
+        "durable_s": max((after for after, _ in prepared.save.durable), default=None),
+    }
+
+
+def warnings_of(table: ReplicaTable) -> list[str]:
+    """Replicas without progress, with the reason of the first."""
+    if not table.verdicts:
+        return []
+    return [f"{len(table.verdicts)} of {table.replicas} replicas: {next(iter(table.verdicts.values()))}"]
 
 
 def provenance(scenario: Scenario) -> dict[str, Any]:

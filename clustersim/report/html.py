@@ -32,7 +32,7 @@ def report_page(answer: Answer) -> str:
     """The whole page as HTML text."""
     scenario, document = answer.scenario, answer.document
     run, step = document["run"], document["step"]
-    warnings = [*step.get("warnings", []), *dict.fromkeys(answer.verdicts.values())]
+    warnings = [*step.get("warnings", []), *document["warnings"]]
     body = [
         f"<h1>{escape(scenario.name)}</h1><p>{escape(scenario.description)}</p>",
         f"<p>{scenario.cluster.gpus:,} GPUs · {document['replicas']} replicas · seed {document['seed']} · "

@@ -33,8 +33,6 @@ class Answer:
 
     scenario: Scenario
     document: Json
-    verdicts: dict[int, str]
-    hopeless: int
     interrupted: bool = False
 
 
@@ -45,10 +43,11 @@ def run_summary(answer: Answer) -> str:
         f"{scenario.name}: {scenario.cluster.gpus:,} GPUs, {answer.document['replicas']} replicas, "
         f"seed {answer.document['seed']}",
         "",
-        *_headline(scenario, run),
+        *_headline(scenario, run, answer.document["given_up"]),
         f"  ETTR            {percent(run['ettr'])} of the wall time is kept training",
         *_mfu(answer.document["step"], run),
         _interruptions(run),
+        *_checkpoints(answer.document["checkpoint"]),
         "",
         "Where the time goes (mean over replicas)",
         *ledger_bars(run),
@@ -64,8 +63,18 @@ def _interruptions(run: Json) -> str:
     return f"  interruptions   {number(run['interruptions'])}{every}; {duration(mean(run['lost_work_s']))} of work done twice"
 
 
-def _headline(scenario: Scenario, run: Json) -> list[str]:
+def _checkpoints(saves: Json | None) -> list[str]:
+    if saves is None:
+        return ["  checkpoints     none"]
+    every = f"{saves['interval_steps']} steps" if saves["interval_steps"] else duration(saves["interval_s"])
+    line = f"  checkpoints     {saves['engine']}, every {every}: each stalls {duration(saves['stall_s'])}"
+    return [f"{line}, durable {duration(saves['durable_s'])} after its start"]
+
+
+def _headline(scenario: Scenario, run: Json, given_up: int) -> list[str]:
     goodput = mean(run["goodput_tokens_per_s"]) or 0.0
+    if given_up:
+        return [f"  time to train   none: {given_up} replicas were given up, after {span(run['wall_s'])} in the mean"]
     if scenario.training.duration is not None:
         days = duration(scenario.training.duration)
         return [f"  tokens trained  {quantity(run['tokens'])} in {days}: {short(goodput)} a second"]
@@ -126,7 +135,9 @@ def _change(name: str, lost: dict[str, float], scenario: Scenario) -> str | None
     saving = lost.get("checkpoint_stall", 0.0) + lost.get("checkpoint_slowdown", 0.0)
     rework = lost.get("rework", 0.0)
     if rework < saving / 2:
-        return f"save less often (checkpoint.interval): saves take {saving:.2%} of the time, work done twice {rework:.2%}"
+        return (
+            f"save less often (checkpoint.interval): saves take {saving:.2%} of the time, work done twice {rework:.2%}"
+        )
     if saving < rework / 2:
         taken = f"saves take {saving:.2%} of the time, work done twice {rework:.2%}"
         return f"save more often (checkpoint.interval): {taken}"
@@ -135,11 +146,7 @@ def _change(name: str, lost: dict[str, float], scenario: Scenario) -> str | None
 
 def _warnings(answer: Answer) -> list[str]:
     lines = [f"Warning: {text}" for text in answer.document["step"].get("warnings", [])]
-    if answer.verdicts:
-        count = len(answer.verdicts)
-        lines.append(
-            f"Warning: {count} of {answer.document['replicas']} replicas: {next(iter(answer.verdicts.values()))}"
-        )
+    lines += [f"Warning: {text}" for text in answer.document["warnings"]]
     if answer.interrupted:
         lines.append("Interrupted: these are the replicas that were finished.")
     return ["", *lines] if lines else []

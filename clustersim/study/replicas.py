@@ -23,6 +23,7 @@ from clustersim.study.statistics import summary
 if TYPE_CHECKING:
     import pandas as pd
 
+    from clustersim.run.prepared import Prepared
     from clustersim.run.result import RunResult
     from clustersim.scenario.schema import Scenario
 
@@ -208,6 +209,12 @@ def _task(shared: tuple[str, int], task: tuple[int, int]) -> list[Row]:
     text, seed = shared
     prepared = _prepared(text)
     return [_row(run_replica(prepared, seed, replica, events=False)) for replica in range(*task)]
+
+
+def prepared_for(scenario: Scenario) -> Prepared:
+    """What all replicas of ``scenario`` share (step time, save costs, resolved interval); built once a process."""
+    prepared: Prepared = _prepared(json.dumps(scenario.data()))
+    return prepared
 
 
 @functools.lru_cache(maxsize=4)

@@ -113,7 +113,10 @@ class TestRun:
     def test_json_is_the_contract_s(self, cli: Cli, small: str) -> None:
         ran = cli("run", small, "--json")
         document = ran.json
-        assert list(document) == ["scenario", "version", "seed", "replicas", "step", "run"]
+        assert list(document) == [
+            "scenario", "version", "seed", "replicas", "step", "run", "checkpoint", "given_up", "warnings"
+        ]  # fmt: skip
+        assert document["checkpoint"]["interval_s"] == 600.0
         assert (document["scenario"], document["seed"], document["replicas"]) == ("small", 0, 4)
         for name in ("wall_s", "ettr", "goodput_tokens_per_s", "interruptions", "effective_mfu", "gpu_hours", "steps", "tokens",
                      "lost_work_s", "nodes_down_p99", "mtti_s"):  # fmt: skip
@@ -154,7 +157,21 @@ class TestRun:
         ran = cli("run", small, "--set", "training.duration=null", "--set", "training.steps=100000",
                   "--set", "failures=[{name: x, component: job, mtbf: 20 s, severity: process}]", "--replicas", "2")  # fmt: skip
         assert ran.code == 1
-        assert "were given up" in ran.err
+        assert "2 of 2 replicas were given up" in ran.err
+        assert "time to train   none: 2 replicas were given up" in ran.out
+        assert "no progress" in ran.out
+
+    def test_a_run_of_a_duration_without_progress_answers_with_a_warning(self, cli: Cli, small: str) -> None:
+        ran = cli("run", small, "--set", "failures=[{name: x, component: job, mtbf: 20 s, severity: process}]",
+                  "--replicas", "2", "--json")  # fmt: skip
+        assert ran.code == 0
+        assert ran.json["run"]["ettr"]["mean"] == 0.0
+        assert ran.json["warnings"][0].startswith("2 of 2 replicas: no progress")
+
+    def test_the_interval_that_auto_means_is_printed(self, cli: Cli, small: str) -> None:
+        ran = cli("run", small, "--set", "checkpoint.interval=auto", "--json")
+        assert 0 < ran.json["checkpoint"]["interval_s"] < 86400
+        assert "checkpoints     async, every " in cli("run", small, "--set", "checkpoint.interval=auto").out
 
 
 class TestFiles:

@@ -44,8 +44,10 @@ def answer(ledger: dict[str, float], scenario: Scenario | None = None, **metrics
     } | metrics  # fmt: skip
     step = {"mfu": 0.4, "hfu": 0.42, "step_time_s": 5.0, "tflops_per_gpu": 400.0, "convention": "as published",
             "breakdown_s": {"compute": 5.0}, "warnings": ["watch out"]}  # fmt: skip
-    document = {"scenario": "job", "version": "0", "seed": 0, "replicas": 4, "step": step, "run": run}
-    return Answer(scenario or load(JOB), document, {}, 0)
+    document = {"scenario": "job", "version": "0", "seed": 0, "replicas": 4, "step": step, "run": run, "given_up": 0,
+                "warnings": ["1 of 4 replicas: no progress"], "checkpoint": {"engine": "async", "interval_s": 600.0,
+                "interval_steps": None, "stall_s": 0.5, "durable_s": 12.0}}  # fmt: skip
+    return Answer(scenario or load(JOB), document)
 
 
 LEDGER = {"train": 80000.0, "rework": 3000.0, "checkpoint_stall": 10.0, "a_strategy_s_own_category": 0.001, "load": 0.0}
@@ -56,12 +58,14 @@ def test_every_line_fits() -> None:
     text = run_summary(answer(LEDGER, long))
     assert max(map(len, text.splitlines())) <= WIDTH
     assert "watch out" in text
+    assert "Warning: 1 of 4 replicas: no progress" in text
+    assert "checkpoints     async, every 10 min: each stalls 500 ms, durable 12 s after its start" in text.replace("\n" + " " * 18, " ")
 
 
 def test_bars_are_to_scale_and_empty_categories_are_left_out() -> None:
     lines = ledger_bars(answer(LEDGER).document["run"])
     filled = {line.split()[0]: line.count("█") for line in lines}
-    assert list(filled)[0] == "train"
+    assert next(iter(filled)) == "train"
     assert "load" not in filled
     assert filled["rework"] == round(filled["train"] * 3000 / 80000)
     assert all(len(line) <= WIDTH for line in lines)
