@@ -126,7 +126,13 @@ def _group(row: Row, preset: str, ranks: int) -> Group:
     each = row.whole("gpus_per_node") or 8
     rate = row.number("inter_node_net_gbps") or 800.0
     intra: dict[str, Any] = {"in_network_reduction": False} if not preset.startswith(("h", "b")) else {}
-    shape = {"preset": NODES[preset], "gpu": preset, "gpus": each, "nics": each, "nic_bandwidth": rate * 1e9 / 8 / each}
+    shape = {
+        "preset": NODES.get(preset, "rtx-4090-8"),
+        "gpu": preset,
+        "gpus": each,
+        "nics": each,
+        "nic_bandwidth": rate * 1e9 / 8 / each,
+    }
     if intra:
         shape["intra_node"] = intra
     words = (row.text("system") or "").lower()

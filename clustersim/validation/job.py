@@ -99,11 +99,11 @@ class Reader:
 
     def cluster(self, gpu: str) -> Cluster:
         """The row's cluster."""
-        node = NODES[gpu]
+        node = NODES.get(gpu, "rtx-4090-8")
         each = self.row.whole("gpus_per_node") or (4 if gpu.startswith("gb") else 8 if gpu != "p100" else 1)
         rate = self.row.number("inter_node_net_gbps")
         if rate is None:
-            known = next(value for key, value in NETWORK_GBPS.items() if gpu.startswith(key))
+            known = next((value for key, value in NETWORK_GBPS.items() if gpu.startswith(key)), 400)
             rate = float(self.default("network_gbps", known))
         gpus = self.row.whole("n_gpus") or 1
         nodes = max(1, math.ceil(gpus / each))

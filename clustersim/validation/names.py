@@ -12,6 +12,7 @@ GPUS = (
     (r"h200", "h200"), (r"h800|hopper.*h800", "h800"), (r"h100.*(96|500 ?w)", "h100-96g"), (r"h100.*pcie", "h100-pcie"),
     (r"h100|hopper", "h100-sxm"), (r"a800", "a800-80g"), (r"a100.*40", "a100-40g"), (r"a100", "a100-80g"),
     (r"v100.*16", "v100-16g"), (r"v100", "v100-32g"), (r"p100", "p100"), (r"3090", "rtx-3090"), (r"4090", "rtx-4090"),
+    (r"\bl20\b", "l20"),
 )  # fmt: skip
 
 NODES = {
@@ -43,7 +44,8 @@ MODELS = (
     (r"llama32(1b|3b)", r"llama3.2-\1"), (r"nemotron4?(340b|15b)$", r"nemotron4-\1"), (r"bloom176b", "bloom-176b"),
     (r"opt175b", "opt-175b"), (r"palm540b", "palm-540b"), (r"internlm(7b|20b)", r"internlm-\1"),
     (r"mpt(125m|350m|760m|1b|3b|7b|13b|30b|70b)$", r"mpt-\1"), (r"megatron(22b|175b|530b|1t)$", r"megatron-\1"),
-    (r"turing530b", "megatron-530b"),
+    (r"turing530b", "megatron-530b"), (r"^llama(7b|13b|33b|65b)$", r"llama-\1"), (r"maverick", "llama4-maverick"),
+    (r"^gpt5b$", "gpt-5b"), (r"nemotron8b", "nemotron3-8b"),
 )  # fmt: skip
 
 

@@ -100,7 +100,12 @@ class SuiteResult:
 
     @property
     def regret_pct(self) -> float | None:
-        """What taking the predicted best of each sweep costs against the measured best, in % (the worst sweep)."""
+        """What taking the predicted best of a sweep costs against the measured best, in %: the mean over sweeps."""
+        return statistics.fmean(self.regrets) if self.regrets else None
+
+    @property
+    def regrets(self) -> list[float]:
+        """That cost of each sweep of at least four rows."""
         groups: dict[str, list[Result]] = {}
         for result in self.scored:
             if result.group:
@@ -111,7 +116,7 @@ class SuiteResult:
                 chosen = min(rows, key=lambda result: result.predicted or math.inf)
                 best = min(result.measured or math.inf for result in rows)
                 costs.append(100.0 * ((chosen.measured or math.inf) / best - 1.0))
-        return max(costs) if costs else None
+        return costs
 
     @property
     def worst(self) -> list[Result]:
@@ -136,7 +141,8 @@ class SuiteResult:
         return {
             "name": self.name, "rows": len(self.scored), "skipped": len(self.results) - len(self.scored),
             "median_abs_error_pct": self.median_abs_error_pct, "mape_pct": self.mape_pct, "bias_pct": self.bias_pct,
-            "p90_abs_error_pct": self.p90_pct, "spearman": self.spearman, "regret_pct": self.regret_pct,
+            "p90_abs_error_pct": self.p90_pct, "spearman": self.spearman,
+            "regret_pct": self.regret_pct, "regret_worst_pct": max(self.regrets, default=None),
             "bound_median_pct": self.bound.median, "bound_mape_pct": self.bound.mape, "within_bound": not self.over,
             "worst": [result.row_id for result in self.worst], "results": [result.dump() for result in self.results],
         }  # fmt: skip

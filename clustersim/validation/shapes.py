@@ -5,6 +5,8 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from pydantic import ValidationError
+
 from clustersim.validation.defaults import Source
 from clustersim.validation.names import model_preset
 from clustersim.validation.rows import Row
@@ -52,7 +54,13 @@ def model_of(row: Row, source: Source, assumed: dict[str, str]) -> TransformerMo
     if source.value("attention_window") and "sliding" in name:
         data["attention"] = {"kind": "sliding-window", "window": source.value("attention_window")}
         assumed["attention.window"] = f"{source.value('attention_window')} ({source.reason('attention_window')})"
-    return TransformerModel.model_validate(_with_capacity(data, source))
+    if data.get("kv_heads") and data["heads"] % data["kv_heads"]:
+        assumed["model.kv_heads"] = f"{data['heads']} (the row's {data['kv_heads']} do not divide its heads)"
+        data["kv_heads"] = None
+    try:
+        return TransformerModel.model_validate(_with_capacity(data, source))
+    except ValidationError as error:
+        raise SkipRow(f"no model of this shape: {error.errors()[0]['msg']}") from error
 
 
 def _with_capacity(data: dict[str, Any], source: Source) -> dict[str, Any]:

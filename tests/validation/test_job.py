@@ -64,6 +64,15 @@ def test_columns_make_the_model_and_override_a_preset() -> None:
     assert "model.gated_mlp" in unknown.assumed
 
 
+def test_key_value_heads_that_do_not_divide_are_noted_and_a_wrong_shape_is_skipped() -> None:
+    shape = {"model_name": "GPT 175B", "n_layers": "96", "hidden": "12288", "vocab": "64000"}
+    read = job(**shape, n_heads="128", n_kv_heads="96")
+    assert read.model.kv == 128
+    assert "model.kv_heads" in read.assumed
+    with pytest.raises(SkipRow, match="no model of this shape"):
+        job(**{**shape, "model_name": "ours"}, n_heads="7")
+
+
 def test_experts_from_columns() -> None:
     model = job(model_name="Internal-352B MoE", n_layers="60", hidden="4096", ffn_hidden="14336", n_heads="32", vocab="65536",
                 n_experts="32", top_k="3").model  # fmt: skip

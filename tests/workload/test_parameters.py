@@ -62,6 +62,12 @@ PRINTED = {
     "mpt-30b": (29.96, None, 0.02),
     "mpt-70b": (64.86, None, 0.02),
     "internlm-7b": (7.3, None, 0.05),
+    "llama-7b": (6.7, None, 0.05),
+    "llama-33b": (32.5, None, 0.05),
+    "llama-65b": (65.2, None, 0.1),
+    "llama4-maverick": (400.0, 17.0, 1.0),
+    "gpt-oss-120b": (116.8, 5.1, 0.5),
+    "qwen2-57b-a14b": (57.4, 14.0, 0.5),
 }
 
 
