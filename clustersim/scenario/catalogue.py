@@ -15,6 +15,7 @@ KINDS: dict[str, tuple[str, str, str]] = {
     "networks": ("networks", "network", "networks between nodes, and kinds of topology"),
     "storage": ("storage", "storage", "shared storage systems, and their kinds"),
     "models": ("models", "", "transformers by their published shape"),
+    "stacks": ("stacks", "", "software stacks: kernels, fusion, overlap, host"),
     "failures": ("failures", "failure", "published sets of failure causes, and kinds of failure model"),
     "schedules": ("", "schedule", "pipeline schedules"),
     "engines": ("", "checkpoint engine", "checkpoint engines"),
@@ -90,6 +91,8 @@ def _about(folder: str, data: dict[str, Any]) -> str:
         gpu = data.get("gpu")
         gpu = gpu.get("preset", gpu.get("name", "")) if isinstance(gpu, dict) else gpu
         return f"{data.get('name', '')}: {data.get('gpus', 8)} × {gpu}, {data.get('nics', 8)} × {data.get('nic_bandwidth', '')}"
+    if folder == "stacks":
+        return f"{data.get('year')}: attention {data.get('attention')}, optimizer {data.get('optimizer_bytes')} bytes a parameter"
     if folder == "models":
         experts = f", {data['moe'].get('experts')} experts" if isinstance(data.get("moe"), dict) else ""
         shape = f"{data.get('layers')} layers, hidden {data.get('hidden')}, {data.get('heads')} heads"
