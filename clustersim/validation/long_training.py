@@ -90,3 +90,57 @@ def _layout(method: str, degree: int) -> Layout:
     kind = ("usp" if "ulysses" in name and "burst" in name or "usp" in name else "ulysses" if "ulysses" in name else
             "ring" if name in ("megatron-cp", "baseline", "burst-baseline", "burst-baseline w. bwd_opt") else "double-ring")  # fmt: skip
     return Layout.model_validate({"cp": degree, "zero": 3, "context": {"kind": kind, "burst": burst}})
+
+
+PCIE_NODE = {"preset": "dgx-a100", "intra_node": {"kind": "pcie", "bandwidth_per_direction": "31.5 GB/s"}, "nics": 1,
+             "nic_bandwidth": "200 Gbit/s"}  # fmt: skip
+RING_HOST = {"host_forward": "5.5 ms", "host_backward": "9 ms", "ring_wait": "0.4 ms"}
+TENSOR_HOST = {"host_forward": "10 ms", "host_backward": "14 ms"}
+"""The logs' rows of 1,024 and 2,048 tokens do not depend on the length: rings last 0.75 to 1.1 s, so that the host issues
+a layer's forward, recomputation and backward in about 20 ms; tensor parallelism 1.2 to 1.7 s, with six blocking
+collectives a layer more."""
+SHAPES = {"7b": (32, 4096, 32, 11008), "13b": (40, 5120, 40, 13824)}
+
+
+def burst_logs() -> list[Result]:
+    """Seconds of a training pass (forward and backward) of LLaMA on eight and 32 A100 without NVLink, by method."""
+    rows = [row for row in packaged("burst-logs") if row.text("kind") == "train"]
+    return [_logged(row, f"burst_logs_{index:04d}") for index, row in enumerate(rows, start=1)]
+
+
+def _logged(row: Row, name: str) -> Result:
+    measured, method = row.number("step_time_s"), row.text("method") or ""
+    if not measured:
+        return Result(name, "seconds", skipped="failed or out of memory")
+    if not (row.text("batch_size") or "").strip():
+        return Result(name, "seconds", skipped="no batch: the cell is blank")
+    gpus = row.whole("total_gpus_from_filename") or 8
+    batch = int(float((row.text("batch_size") or "1").split()[0]))
+    step = _logged_step(row, method, gpus, batch)
+    time = step.step_time()
+    outside = 0.0 if "zero" in method else time.breakdown["dp"] + time.breakdown["optimizer"]
+    sweep = f"{row.text('model')} {gpus} {batch} {row.text('seq_len_tokens')}"
+    assumed = {"machine": "A100 80 GB on PCIe 4.0, 200 Gbit/s a node (not stated)", "recompute": "full"}
+    return Result(name, "seconds", measured, time.seconds - outside, assumed, group=sweep, label=method)
+
+
+def _logged_step(row: Row, method: str, gpus: int, batch: int) -> StepModel:
+    layers, hidden, heads, ffn = SHAPES[row.text("model") or "7b"]
+    causal = row.text("mask_tag") == "causal"
+    model = TransformerModel.model_validate({"layers": layers, "hidden": hidden, "ffn_hidden": ffn, "heads": heads,
+                                             "vocab": 32000, "attention": "causal" if causal else "full"})  # fmt: skip
+    each = min(8, gpus)
+    cluster = Cluster.model_validate({"nodes": gpus // each, "node": {**PCIE_NODE, "gpus": each}, "network": "infiniband",
+                                      "storage": "tectonic"})  # fmt: skip
+    training = Training.model_validate({"seq_len": row.whole("seq_len_tokens"), "global_batch": batch, "micro_batch": batch,
+                                        "steps": 1, "precision": "bf16", "grad_dtype": "bf16", "recompute": "full"})  # fmt: skip
+    flash = "flash" in method
+    host = TENSOR_HOST if method.startswith("tp") else RING_HOST
+    stack = Stack.model_validate({"preset": "fsdp-2023", "attention": "flash-2" if flash else "unfused", **host})
+    if method.startswith("tp"):
+        layout = Layout(tp=gpus, zero=0, sequence_parallel="sp" in method)
+    else:
+        kind = "double-ring" if "burst" in method and gpus > 8 else "ring"
+        layout = Layout.model_validate({"cp": gpus, "zero": 3 if "zero" in method else 0, "overlap": {"dp": False},
+                                        "context": {"kind": kind, "burst": "burst" in method}})  # fmt: skip
+    return StepModel(model=model, cluster=cluster, training=training, layout=layout, schedule="1f1b", stack=stack)

@@ -8,6 +8,9 @@ from dataclasses import dataclass, field
 
 from clustersim.validation.adapt import hf_pco_memory, internevo_memory
 from clustersim.validation.components import collectives, korthikanti_layer, mamf, vtrain_allreduce
+from clustersim.validation.long_context import burst_attention, burstengine_kernel, usp
+from clustersim.validation.long_training import burst_logs, burstengine_training
+from clustersim.validation.offloaded import mlp_offload, offload
 from clustersim.validation.paper_memory import korthikanti_memory
 from clustersim.validation.passes import profile_of
 from clustersim.validation.per_layer import vtrain_single
@@ -129,6 +132,15 @@ SUITES: tuple[Suite, ...] = (
     Suite("korthikanti-layer", "one 22B layer, forward and backward (arXiv 2205.05198, table 4)", korthikanti_layer),
     Suite("vtrain-allreduce", "all-reduce inside a node of A100 and V100 (vTrain)", vtrain_allreduce, Bound(15)),
     Suite("collectives", "all-reduce of many machines by size", collectives, Bound(15)),
+    Suite("usp", "forward attention by Ulysses x ring split on NVLink and PCIe (long-context-attention)", usp, Bound(20)),
+    Suite("burst-attention", "attention of eight GPUs by length and batch (BurstAttention README)", burst_attention,
+          Bound(20)),
+    Suite("burst-logs", "LLaMA passes on A100 without NVLink by method (BurstAttention's logs)", burst_logs, Bound(20)),
+    Suite("burstengine-kernel", "attention on 8 and 32 A800 by method (BurstEngine)", burstengine_kernel, Bound(20)),
+    Suite("burstengine-training", "7B to 14B at 32k to 4M tokens on 8 to 64 A800 by method (BurstEngine)",
+          burstengine_training, Bound(20)),
+    Suite("offload", "optimizer state on the host, 7B to 70B (Deep Optimizer States' logs)", offload, Bound(20)),
+    Suite("mlp-offload", "optimizer state on NVMe, 40B to 120B (MLP-Offload's artifact)", mlp_offload, Bound(20)),
 )  # fmt: skip
 
 

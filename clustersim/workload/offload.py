@@ -65,12 +65,12 @@ class Host(NamedTuple):
 def gradient_flush_seconds(parameters: float, host: Host, *, asynchronous: bool, backward: float = 0.0) -> float:
     """Seconds that moving ``parameters`` 16-bit gradients to fp32 buffers on the host adds to the backward pass.
 
-    Synchronous (DeepSpeed): copy out, then cast in pageable memory, all exposed. Asynchronous (pinned buffers, cast on
-    the GPU or behind): copies hide behind ``backward`` seconds of computation.
+    Synchronous (DeepSpeed): copy out, then cast in pageable memory, all exposed. Asynchronous (cast on the GPU, 4 bytes
+    each into pinned buffers): copies hide behind ``backward`` seconds of computation.
     """
-    copy = 2 * parameters / host.copy_out
     if asynchronous:
-        return max(0.0, copy - backward)
+        return max(0.0, 4 * parameters / host.copy_out - backward)
+    copy = 2 * parameters / host.copy_out
     return copy + parameters * max(CAST_SECONDS, CAST_BYTES * host.ranks / host.memory_rate)
 
 
