@@ -92,7 +92,7 @@ def _about(folder: str, data: dict[str, Any]) -> str:
         gpu = gpu.get("preset", gpu.get("name", "")) if isinstance(gpu, dict) else gpu
         return f"{data.get('name', '')}: {data.get('gpus', 8)} × {gpu}, {data.get('nics', 8)} × {data.get('nic_bandwidth', '')}"
     if folder == "stacks":
-        return f"{data.get('year')}: attention {data.get('attention')}, optimizer {data.get('optimizer_bytes')} bytes a parameter"
+        return f"{data.get('year')}: attention {data.get('attention')}, optimizer {data.get('optimizer_bytes')} bytes"
     if folder == "models":
         experts = f", {data['moe'].get('experts')} experts" if isinstance(data.get("moe"), dict) else ""
         shape = f"{data.get('layers')} layers, hidden {data.get('hidden')}, {data.get('heads')} heads"
