@@ -45,7 +45,7 @@ MODELS = (
     (r"opt175b", "opt-175b"), (r"palm540b", "palm-540b"), (r"internlm(7b|20b)", r"internlm-\1"),
     (r"mpt(125m|350m|760m|1b|3b|7b|13b|30b|70b)$", r"mpt-\1"), (r"megatron(22b|175b|530b|1t)$", r"megatron-\1"),
     (r"turing530b", "megatron-530b"), (r"^llama(7b|13b|33b|65b)$", r"llama-\1"), (r"maverick", "llama4-maverick"),
-    (r"^gpt5b$", "gpt-5b"), (r"nemotron8b", "nemotron3-8b"),
+    (r"^gpt3?5b$", "gpt-5b"), (r"nemotron8b", "nemotron3-8b"),
 )  # fmt: skip
 
 

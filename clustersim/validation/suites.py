@@ -73,7 +73,7 @@ MOE = has("model_name", "grok|deepseek|maverick|mixtral|moe|oss|a3b|kimi")
 SUITES: tuple[Suite, ...] = (
     Suite("megatron-sc21", "GPT of 3.6 to 310 billion on A100 (arXiv 2104.04473)",
           steps("megatron-papers", has("source", "SC21")), Bound(8)),
-    Suite("korthikanti", "22B and 175B, full and selective recompute (arXiv 2205.05198, table 5)",
+    Suite("korthikanti", "22B and 175B, full and selective recompute (arXiv 2205.05198, table 5; Calculon's validation rows)",
           steps("megatron-papers", has("source", "Reducing")), Bound(4)),
     Suite("megatron-2020", "Megatron-LM README of 2020, A100",
           steps("megatron-papers", both(has("source", "2020"), has("gpu", "a100"))), Bound(6)),

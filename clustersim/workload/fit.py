@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from clustersim.errors import DoesNotFit
 from clustersim.units import SIZE
 from clustersim.workload.memory import PARTS, Memory, MemoryReport, RankMemory
-from clustersim.workload.training import FullRecompute, NoRecompute, Offload, SelectiveRecompute
+from clustersim.workload.training import FullRecompute, NoRecompute, SelectiveRecompute
 
 
 def gib(size: float) -> str:
@@ -41,7 +41,7 @@ def remedies(memory: Memory) -> Iterator[tuple[str, Memory]]:
     if training.micro_batch > 1:
         yield "training.micro_batch: 1", memory.changed(micro_batch=1)
     if training.offload.optimizer == "none":
-        offload = Offload(optimizer="cpu")
+        offload = training.offload.model_copy(update={"optimizer": "cpu"})
         yield "training.offload.optimizer: cpu", memory.changed(training={"offload": offload})
 
 
