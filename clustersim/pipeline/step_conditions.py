@@ -27,7 +27,7 @@ def place(gpu: int, groups: Groups) -> tuple[int, int] | None:
 
 
 def rank_factors(conditions: Conditions, plan: Plan, groups: Groups) -> RankFactors:
-    """Factors of the replicas that differ from one another, the nominal one among them.
+    """Factors of the replicas that differ from one another, less those that another is at least as slow as.
 
     A slow node slows the pipeline ranks that it holds; tensor and context parallel ranks of a group wait for its
     slowest.
@@ -47,7 +47,17 @@ def rank_factors(conditions: Conditions, plan: Plan, groups: Groups) -> RankFact
     if len(by_replica) < plan.dp:
         rows.add((1.0,) * ranks)
     sends, data = _links(conditions, plan, groups)
-    return RankFactors(np.array(sorted(rows)), sends, data)
+    return RankFactors(_slowest(np.array(sorted(rows))), sends, data)
+
+
+def _slowest(rows: Floats) -> Floats:
+    """Rows that no other row is at least as slow as on every rank: the others never end later (a longest path only
+    grows)."""
+    if len(rows) < 2:
+        return rows
+    covered = (rows[None, :, :] >= rows[:, None, :]).all(axis=2)
+    np.fill_diagonal(covered, False)
+    return rows[~covered.any(axis=1)]
 
 
 def _links(conditions: Conditions, plan: Plan, groups: Groups) -> tuple[Floats, Floats]:

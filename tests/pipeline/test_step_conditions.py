@@ -112,3 +112,14 @@ def test_saves_and_weak_links_slow_what_crosses_nodes_only() -> None:
 def test_impossible_conditions_are_refused(wrong) -> None:  # type: ignore[no-untyped-def]
     with pytest.raises(ValueError, match="must be"):
         Conditions(**wrong)
+
+
+def test_replicas_that_another_covers_need_no_replay() -> None:
+    from clustersim.pipeline.step_conditions import rank_factors
+
+    # the first GPU of replica 0 on ranks 0 and 1; replica 1 on rank 0 is covered by replica 0's larger factor
+    conditions = Conditions(slow_gpus=((0, 1.5), (8, 1.2), (4, 1.3)))
+    factors = rank_factors(conditions, JOB.plan, JOB.groups)
+    assert factors.compute.tolist() == [[1.5, 1.2, 1.0, 1.0]]
+    mixed = rank_factors(Conditions(slow_gpus=((0, 1.5), (12, 1.2))), JOB.plan, JOB.groups)
+    assert mixed.compute.tolist() == [[1.0, 1.2, 1.0, 1.0], [1.5, 1.0, 1.0, 1.0]]
