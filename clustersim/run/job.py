@@ -305,6 +305,13 @@ class Job:
         if self.strikes.watched and what in ("failed", "removed", "repaired", "placed", "retired"):
             self.strikes.observe(Change(self.env.now, what, node, place))  # type: ignore[arg-type]
 
+    def _tokens(self, train_s: float) -> float:
+        """Tokens kept: a step of fewer tokens books so much less training."""
+        steps = train_s / self.prepared.pace.nominal_s
+        if abs(steps - self.ledger.steps) <= 1e-9 * steps:
+            steps = self.ledger.steps
+        return float(steps * self.prepared.scenario.training.tokens_per_step)
+
     def _result(self) -> RunResult:
         """Sum everything up."""
         prepared, wall = self.prepared, float(self.env.now)
@@ -313,7 +320,7 @@ class Job:
         totals = self.ledger.totals()
         if self.verdict is None and self.ledger.steps == 0 and self.interruptions + self.planned > 0:
             self.verdict = "no progress: no step was kept"
-        tokens = self.ledger.step_equivalents * scenario.training.tokens_per_step
+        tokens = self._tokens(totals["train"])
         ettr = totals["train"] / wall if wall > 0 else 0.0
         hits = self.interruptions
         return RunResult(

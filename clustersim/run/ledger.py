@@ -44,8 +44,6 @@ class Piece:
     books: Books
     stretch: Stretch | None = None
     open: bool = False
-    tokens_share: float = 1.0
-    """Tokens of a step ÷ nominal tokens."""
 
 
 class Ledger:
@@ -100,15 +98,10 @@ class Ledger:
         """Steps kept."""
         return self.pieces[-1].step_to if self.pieces else 0
 
-    @property
-    def step_equivalents(self) -> float:
-        """Steps kept, each counted by its tokens ÷ nominal tokens."""
-        return math.fsum((piece.step_to - piece.step_from) * piece.tokens_share for piece in self.pieces)
-
 
 def _cut(piece: Piece, step: int) -> Piece | None:
     """The part of a piece up to ``step`` (a save of its); None: nothing of it."""
     if step <= piece.step_from or piece.stretch is None:
         return None
     legs = piece.stretch.legs_to(step)
-    return Piece(piece.step_from, step, piece.stretch.books(legs), piece.stretch, tokens_share=piece.tokens_share)
+    return Piece(piece.step_from, step, piece.stretch.books(legs), piece.stretch)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -15,36 +15,8 @@ from clustersim.checkpoint.state import state_bytes
 from clustersim.faults.failure import FailureModel, FailuresDuring, Severity
 from clustersim.faults.process import SPARE_BLOCK, Arrivals, Site
 from clustersim.rng import stream
+from clustersim.run.pace import Paces, Step
 from clustersim.run.storage import alone_s
-
-
-class Step(Protocol):
-    """What the run needs of a step: its nominal time."""
-
-    @property
-    def seconds(self) -> float:
-        """Time of one step."""
-
-
-@dataclass(frozen=True)
-class FixedStep:
-    """A step of a given time, for runs that do not ask the step model.
-
-    Attributes:
-        seconds: time of one step.
-        mfu: model FLOP utilisation of an undisturbed step; None: unknown.
-    """
-
-    seconds: float
-    mfu: float | None = None
-
-
-def nominal_step(scenario: Any) -> Step:
-    """The undisturbed step of a scenario, from the step model."""
-    from clustersim.pipeline.step import StepModel
-
-    model = StepModel.of(scenario)
-    return FixedStep(model.step_time().seconds, model.report().mfu)
 
 
 def distinct(causes: tuple[FailureModel, ...]) -> tuple[FailureModel, ...]:
@@ -63,13 +35,14 @@ class Prepared:
 
     Args:
         scenario: a validated scenario.
-        step: the undisturbed step, or its seconds; None: the step model says.
+        step: see ``Paces``; None: the step model says.
         jump: cross undisturbed stretches by arithmetic; False: an event for every save (the same answer, for tests).
     """
 
     scenario: Any
-    step: Step | float | None = None
+    step: Step | None = None
     jump: bool = True
+    paces: Paces = field(init=False)
     pace: Pace = field(init=False)
     mfu: float | None = field(init=False)
     target_steps: float = field(init=False)
@@ -85,12 +58,8 @@ class Prepared:
 
     def __post_init__(self) -> None:
         scenario = self.scenario
-        step = self.step if self.step is not None else nominal_step(scenario)
-        step = FixedStep(float(step)) if isinstance(step, (int, float)) else step
-        self.step = step
-        slow = scenario.checkpoint.slowdown
-        self.pace = Pace(step.seconds, step.seconds * slow, step.seconds)
-        self.mfu = getattr(step, "mfu", None)
+        self.paces = Paces(scenario, self.step, scenario.checkpoint.slowdown)
+        self.pace, self.mfu = self.paces.nominal, self.paces.mfu
         self.during = scenario.failures_during
         self.causes = distinct(scenario.failures)
         self._end()

@@ -5,14 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from clustersim.run.job import Job
-from clustersim.run.prepared import Prepared, Step
+from clustersim.run.pace import Step
+from clustersim.run.prepared import Prepared
 from clustersim.run.result import RunResult
 
 if TYPE_CHECKING:
     from clustersim.scenario.schema import Scenario
 
 
-def prepare(scenario: Scenario, step: Step | float | None = None) -> Prepared:
+def prepare(scenario: Scenario, step: Step | None = None) -> Prepared:
     """Make a scenario ready to be run many times."""
     return Prepared(scenario, step)
 
@@ -22,16 +23,14 @@ def run_replica(prepared: Prepared, seed: int, replica: int = 0, events: bool = 
     return Job(prepared, seed, replica, events).run()
 
 
-def simulate(
-    scenario: Scenario, *, seed: int | None = None, replica: int = 0, step: Step | float | None = None
-) -> RunResult:
+def simulate(scenario: Scenario, *, seed: int | None = None, replica: int = 0, step: Step | None = None) -> RunResult:
     """Simulate one replica of a run.
 
     Args:
         scenario: what to simulate.
         seed: seed of the random streams; None: the scenario's.
         replica: index of the replica, which has streams of its own.
-        step: the undisturbed step, or its seconds; None: the step model says.
+        step: seconds of every step, or something that has ``step_time(conditions)``; None: the step model says.
 
     Returns:
         Metrics, ledger and event log of the replica.

@@ -105,16 +105,16 @@ class Walk:
         elapsed = self._trainer.env.now - (stall_end_s - save.stall_s)
         if elapsed >= math.fsum(self._prepared.transfer_s):
             return None
-        return self._saver(step, elapsed)
+        return self._saver(step, elapsed, resumed=True)
 
-    def _saver(self, step: int, elapsed_s: float = 0.0) -> Saver:
+    def _saver(self, step: int, elapsed_s: float = 0.0, resumed: bool = False) -> Saver:
         trainer, prepared = self._trainer, self._prepared
 
         def durable(tier: Tier) -> None:
             trainer.copies.add(Copy(step, tier, trainer.env.now))
             trainer.log.add(Entry(trainer.env.now, "save_durable", tier.value, step))
 
-        if elapsed_s == 0.0:
+        if not resumed:
             trainer.log.add(Entry(trainer.env.now, "save_start", "", step))
         return Saver(
             trainer.env,

@@ -1,0 +1,99 @@
+"""The pace of training: what a step takes under given conditions, and to which ledger category its excess belongs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Protocol
+
+from clustersim.checkpoint.pattern import Pace
+
+if TYPE_CHECKING:
+    from clustersim.pipeline.conditions import Conditions, StepTime
+
+
+class StepSource(Protocol):
+    """What the run asks how long a step takes: a ``StepModel``, or a fake."""
+
+    def step_time(self, conditions: Conditions) -> StepTime:
+        """The step under ``conditions``."""
+
+
+@dataclass(frozen=True)
+class FixedStep:
+    """A step of a given time, for runs that do not ask the step model.
+
+    Attributes:
+        seconds: time of one step.
+        mfu: model FLOP utilisation of an undisturbed step; None: unknown.
+    """
+
+    seconds: float
+    mfu: float | None = None
+
+
+Step = FixedStep | StepSource | float
+
+
+class Paces:
+    """Paces of a scenario.
+
+    Args:
+        scenario: gives the step model where ``step`` is None.
+        step: seconds of every step, a ``FixedStep``, or something with ``step_time(conditions)``.
+        slowdown: factor on steps that start while a save is in flight.
+
+    Attributes:
+        nominal: the undisturbed pace.
+        mfu: model FLOP utilisation of an undisturbed step; None: unknown.
+    """
+
+    def __init__(self, scenario: Any, step: Step | None, slowdown: float = 1.0) -> None:
+        self._slowdown = slowdown
+        self._source: StepSource | None = None
+        self.mfu: float | None = None
+        if step is None:
+            from clustersim.pipeline.step import StepModel
+
+            model = StepModel.of(scenario)
+            self._source, self.mfu = model, model.report().mfu
+        elif isinstance(step, (int, float)):
+            step = FixedStep(float(step))
+        if isinstance(step, FixedStep):
+            seconds, self.mfu = step.seconds, step.mfu
+            self._tokens = 1.0
+        else:
+            from clustersim.pipeline.conditions import Conditions
+
+            self._source = self._source or step
+            assert self._source is not None
+            seconds, self._tokens = self._measure(Conditions())
+        self.nominal = Pace(seconds, seconds * slowdown, seconds)
+
+    def _measure(self, conditions: Conditions) -> tuple[float, float]:
+        assert self._source is not None
+        found = self._source.step_time(conditions)
+        return found.seconds, found.tokens
+
+    def under(self, conditions: Conditions, saving: float = 0.0) -> Pace:
+        """The pace under ``conditions``.
+
+        A step books nominal time × its tokens ÷ nominal tokens as training; what slow nodes, GPUs and links add to the
+        step of the replicas that are left is ``straggle``; what that step takes beyond its training is ``degraded``.
+
+        Args:
+            conditions: what is out of order.
+            saving: share of the nodes' network bandwidth that a save in flight takes.
+
+        Raises:
+            ValueError: the step is a fixed one, which knows no conditions.
+        """
+        if self._source is None:
+            raise ValueError("a fixed step knows no conditions; give a step model")
+        seconds, tokens = self._measure(conditions)
+        whole, _ = self._measure(replace(conditions, slow=(), slow_gpus=(), slow_links=(), saving=0.0))
+        beside = self._measure(replace(conditions, saving=saving))[0] if saving else seconds
+        nominal = self.nominal.nominal_s * tokens / self._tokens
+        return Pace(seconds, beside * self._slowdown, nominal, seconds - whole, whole - nominal)
+
+
+__all__ = ["FixedStep", "Pace", "Paces", "Step", "StepSource"]
