@@ -55,9 +55,8 @@ def _slowest(rows: Floats) -> Floats:
     grows)."""
     if len(rows) < 2:
         return rows
-    covered = (rows[None, :, :] >= rows[:, None, :]).all(axis=2)
-    np.fill_diagonal(covered, False)
-    return rows[~covered.any(axis=1)]
+    covers = np.all(rows[None, :, :] >= rows[:, None, :], axis=2)
+    return np.asarray(rows[np.sum(covers, axis=1) == 1])  # each covers itself
 
 
 def _links(conditions: Conditions, plan: Plan, groups: Groups) -> tuple[Floats, Floats]:

@@ -77,6 +77,6 @@ class Replayer:
     @cached_property
     def spent(self) -> Floats:
         """(ranks, columns) nominal seconds that each rank's compute stream is held, by what it goes to."""
-        spent = np.einsum("rks,ksc->rc", self.shape.counts, self.costs.table)
+        spent: Floats = np.einsum("rks,ksc->rc", self.shape.counts, self.costs.table)
         spent[:, EP] -= self.ops.hidden
         return spent
