@@ -60,15 +60,15 @@ def run_summary(answer: Answer) -> str:
 
 def _interruptions(run: Json) -> str:
     every = f", one every {span(run['mtti_s'])}" if run["mtti_s"] is not None else ""
-    return f"  interruptions   {number(run['interruptions'])}{every}; {duration(mean(run['lost_work_s']))} of work done twice"
+    return f"  interruptions   {number(run['interruptions'])}{every}; {duration(mean(run['lost_work_s']))} done twice"
 
 
 def _checkpoints(saves: Json | None) -> list[str]:
     if saves is None:
         return ["  checkpoints     none"]
     every = f"{saves['interval_steps']} steps" if saves["interval_steps"] else duration(saves["interval_s"])
-    line = f"  checkpoints     {saves['engine']}, every {every}: each stalls {duration(saves['stall_s'])}"
-    return [f"{line}, durable {duration(saves['durable_s'])} after its start"]
+    line = f"  checkpoints     {saves['engine']}, every {every}: stall {duration(saves['stall_s'])}"
+    return [f"{line}, durable after {duration(saves['durable_s'])}"]
 
 
 def _headline(scenario: Scenario, run: Json, given_up: int) -> list[str]:
@@ -84,8 +84,7 @@ def _headline(scenario: Scenario, run: Json, given_up: int) -> list[str]:
 
 
 def _mfu(step: Json, run: Json) -> list[str]:
-    line = f"  MFU             {step['mfu']:.1%} in a step of {step['step_time_s']:.3f} s "
-    line += f"({step['tflops_per_gpu']:.0f} TFLOP/s a GPU)"
+    line = f"  MFU             {step['mfu']:.1%} ({step['tflops_per_gpu']:.0f} TFLOP/s a GPU, step {step['step_time_s']:.4g} s)"
     if run.get("effective_mfu") is not None:
         line += f", {mean(run['effective_mfu']):.1%} over the run"
     return [line, f"                  ({step['convention']})"]

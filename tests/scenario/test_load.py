@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 import clustersim
+from clustersim.distributions import Distribution
 from clustersim.errors import InputError
 from clustersim.scenario.load import load
 
@@ -27,6 +28,7 @@ Write = Callable[[str, str], str]
 def write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Write:
     """Write a file into an empty folder, which is the current one; returns its name."""
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(Distribution, "kinds", dict(Distribution.kinds))  # what a plug-in defines goes away again
 
     def make(name: str, text: str) -> str:
         path = tmp_path / name

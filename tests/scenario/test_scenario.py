@@ -64,7 +64,7 @@ JOBS = st.fixed_dictionaries(
 )  # fmt: skip
 
 
-@settings(max_examples=25)
+@settings(max_examples=15)
 @given(data=JOBS)
 def test_any_scenario_reads_back_to_an_equal_one(data: dict[str, Any], tmp_path_factory: pytest.TempPathFactory) -> None:
     training = data["training"] | {"global_batch": 8 * data["cluster"]["nodes"]}
