@@ -23,7 +23,7 @@ from clustersim.pipeline.step_stages import contents
 from clustersim.workload.build import Blocks
 from clustersim.workload.cost import Exposure, LayerCost, PassCost, Pricer
 from clustersim.workload.data_parallel import Unit, fsdp_pass
-from clustersim.workload.device import Device
+from clustersim.workload.device import Device, capped_clock
 from clustersim.workload.kept import stage_kept_bytes, unit_of
 from clustersim.workload.profile import Profile
 from clustersim.workload.stack import Stack
@@ -59,8 +59,11 @@ class StageCosts:
     def devices(self) -> list[Device]:
         """The device of each pipeline rank (one object a type)."""
         clock = self.plan.training.clock * (self.profile.clock if self.profile else 1.0)
-        known: dict[str, Device] = {}
-        return [known.setdefault(gpu.name, Device(gpu, clock)) for gpu in self.gpus]
+        cap, known = self.plan.training.power_cap, dict[str, Device]()
+        for gpu in self.gpus:
+            if gpu.name not in known:
+                known[gpu.name] = Device(gpu, clock * capped_clock(gpu, cap))
+        return [known[gpu.name] for gpu in self.gpus]
 
     @cached_property
     def blocks(self) -> dict[str, Blocks]:

@@ -10,8 +10,10 @@ import numpy as np
 from clustersim.hardware.collectives import collective_time
 from clustersim.pipeline.dependencies import CODE
 from clustersim.pipeline.ops import Kind
+from clustersim.pipeline.step_chains import eager_tails
 from clustersim.pipeline.step_data import GRAD_BYTES, step_traffic
 from clustersim.pipeline.step_offload import offloaded_update
+from clustersim.workload.memory import lora_parameters
 from clustersim.workload.optimizer import update_seconds
 from clustersim.workload.stages import LocalParameters
 
@@ -38,7 +40,22 @@ def step_ends(step: StepModel) -> list[Ends]:
         if key not in known:
             known[key] = _ends(step, rank, parameters, forward[rank], backward[rank])
         ends.append(known[key])
+    if plan.shape.program.chains > 1:
+        ends = _eager(step, ends)
     return [_with_tied(step, end, rank) for rank, end in enumerate(ends)] if plan.model.tied_embeddings else ends
+
+
+def _eager(step: StepModel, ends: list[Ends]) -> list[Ends]:
+    """With several chains on a rank, each stage's gradients go out at its own last backward, if that hides more."""
+    plan, groups = step.plan, step.groups
+    if groups.shards.parameters > 1 or not (plan.layout.overlap.dp and step.stack.dp_overlaps):
+        return ends
+    whole = [
+        step_traffic(_trained(step, held), groups, plan.training, plan.layout, step.stack, 0.0, 0.0, 1, 0.0).reduce
+        for held in step.costs.rank_parameters
+    ]
+    tails = eager_tails(step, whole)
+    return [end._replace(tail=min(end.tail, tail)) for end, tail in zip(ends, tails, strict=True)]
 
 
 def _one_microbatch(step: StepModel) -> tuple[list[float], list[float]]:
@@ -51,11 +68,12 @@ def _one_microbatch(step: StepModel) -> tuple[list[float], list[float]]:
 
 
 def _trained(step: StepModel, parameters: LocalParameters) -> LocalParameters:
-    """The part of a rank's parameters that has gradients: all, or the adapters, less frozen layers."""
+    """The part of a rank's parameters that has gradients: all, less frozen layers; with LoRA the adapters alone."""
     plan = step.plan
-    share = 1.0 - plan.training.frozen_layers / plan.model.layers
     if plan.training.lora is not None:
-        share *= min(1.0, 2.0 * plan.training.lora.rank / plan.model.hidden)
+        layers = plan.model.layers / plan.layout.pp
+        return LocalParameters(layers * lora_parameters(plan.model, plan.training) / plan.layout.tp)
+    share = 1.0 - plan.training.frozen_layers / plan.model.layers
     return LocalParameters(parameters.dense * share, parameters.expert * share)
 
 

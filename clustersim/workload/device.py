@@ -82,6 +82,17 @@ class Device:
         return forward * self.clock, backward * self.clock
 
 
+def capped_clock(gpu: Gpu, cap: float | None) -> float:
+    """Clock under a power cap of ``cap`` watts ÷ clock at the nominal power: (cap ÷ nominal)^¼, at most 1.
+
+    An H100 PCIe at half of the SXM card's power sustains 0.84 of its matrix-product rate: 0.5^¼.
+    """
+    if cap is None or cap >= gpu.power:
+        return 1.0
+    factor: float = (cap / gpu.power) ** 0.25
+    return factor
+
+
 def _wider(precision: str) -> tuple[str, ...]:
     chains = {
         "nvfp4": ("nvfp4", "mxfp8", "fp8", "bf16", "fp16"),

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from clustersim.hardware.gpu import Precision
 from clustersim.part import Block, Part
-from clustersim.units import BytesPerSecond, PositiveSeconds, Seconds
+from clustersim.units import BytesPerSecond, PositiveSeconds, Seconds, Watts
 from clustersim.workload.precision import OpPrecision
 from clustersim.workload.stack import Stack
 
@@ -147,7 +147,9 @@ class Training(Block):
     step_noise: StepNoise | None = None
     """Run-to-run noise of a step; null: none."""
     clock: float = Field(default=1.0, gt=0, le=1.5)
-    """Clock against the one that the GPU's efficiencies were measured at (power cap, heat)."""
+    """Clock against the one that the GPU's efficiencies were measured at (heat, locked clocks)."""
+    power_cap: Watts | None = None
+    """Power that a GPU may draw, where less than its nominal: the clock falls with its root of fourth order."""
 
     @model_validator(mode="after")
     def _one_end(self) -> Self:
