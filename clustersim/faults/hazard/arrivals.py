@@ -1,0 +1,389 @@
+"""Arrivals of a fleet: base hazard of every machine, faults that come back, and faults that bring others.
+
+Machines are numbered as the run numbers nodes: the job's first, spares behind them. The base hazard of a memoryless
+lifetime is one Poisson process a group of machines (the job's, and each block of 64 spares), read on the calendar's clock and
+thinned by the frailties, so that a machine that has no fault costs nothing beyond its frailty. Ages need one draw a unit,
+made for all at once; only first failures within the horizon are kept.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from typing import TYPE_CHECKING, Literal, NamedTuple
+
+import numpy as np
+
+from clustersim.faults.failure import FailureModel
+from clustersim.faults.hazard.calendar import Clock
+from clustersim.faults.hazard.effects import Burst
+from clustersim.faults.hazard.lifetime import Array, ages_after_burn_in, stationary_ages
+from clustersim.faults.process import SPARE_BLOCK, Arrivals, Change, Hit, Site, domain_nodes, units_per_node
+
+if TYPE_CHECKING:
+    from clustersim.faults.fleet import FleetFailure
+
+_BATCH = 256
+LONGEST_S = 100 * 365 * 86400.0
+"""Where no horizon is known, calendars are laid out for this long; a repair takes at most this."""
+
+
+class Aim(NamedTuple):
+    """A hit in waiting: when, on which machine, and why."""
+
+    time_s: float
+    order: int
+    node: int
+    origin: Literal["base", "unit", "again", "follower"]
+    key: int
+    """``unit``: the unit; ``again``: the version of the machine, which must still hold, else the aim is void; ``follower``: the
+    machine whose fault it shares, −1: none."""
+    repair_s: float | None = None
+    """Time in the shop where it is settled already (shared with the primary)."""
+
+
+class Struck(NamedTuple):
+    """The hit handed out last."""
+
+    time_s: float
+    node: int
+    origin: str
+    key: int
+    """As in ``Aim``."""
+    repair_s: float
+    fails: bool
+    """Whether the repair will not hold."""
+
+    @property
+    def unit(self) -> int:
+        """Unit with an age that failed; −1: none."""
+        return self.key if self.origin == "unit" else -1
+
+
+class Group(NamedTuple):
+    """Machines that share streams: ``size`` of them exist from ``first`` on, numbers are drawn for ``drawn``."""
+
+    ids: tuple[int, ...]
+    first: int
+    size: int
+    drawn: int
+
+
+class BaseStream:
+    """Base faults of a group with a memoryless lifetime: a Poisson process on the calendar's clock."""
+
+    def __init__(self, cause: FleetFailure, site: Site, group: Group, each: int, clock: Clock) -> None:
+        self._group, self._clock = group, clock
+        self._rng = site.streams(f"failure/{cause.name}", *group.ids)
+        weights = cause.weights(site, group.ids, group.drawn)
+        self._cumulated: Array | None = None if weights is None else np.cumsum(weights)
+        self._total = float(group.drawn if weights is None else self._cumulated[-1])  # type: ignore[index]
+        self._mean_s = cause.mtbf / (self._total * each)
+        self._reading = 0.0
+        self._gaps: list[float] = []
+        self._aims: list[int] = []
+        self.next_s, self.node = 0.0, 0
+        self.advance()
+
+    def advance(self) -> None:
+        """Move to the next fault on a machine that exists."""
+        while True:
+            if not self._gaps:
+                self._refill()
+            self._reading += self._gaps.pop()
+            at = self._aims.pop()
+            if at < self._group.size:
+                self.next_s, self.node = self._clock.when(self._reading), self._group.first + at
+                return
+
+    def _refill(self) -> None:
+        self._gaps = self._rng.exponential(self._mean_s, _BATCH).tolist()
+        points = self._rng.random(_BATCH) * self._total
+        where = points.astype(np.int64) if self._cumulated is None else np.searchsorted(self._cumulated, points, side="right")
+        self._aims = np.minimum(where, self._group.drawn - 1).tolist()
+
+
+class Units:
+    """Machines' units with an age: when each fails next, on the calendar's clock, given its frailty."""
+
+    def __init__(self, cause: FleetFailure, site: Site, groups: list[Group], each: int, clock: Clock) -> None:
+        self.cause, self.each, self.clock, self.horizon_s = cause, each, clock, site.horizon_s
+        ages, weights, thresholds = [], [], []
+        for group in groups:
+            rng = site.streams(f"failure/{cause.name}", *group.ids)
+            factor = cause.weights(site, group.ids, group.drawn)
+            weight = np.repeat(np.ones(group.drawn) if factor is None else np.maximum(factor, 1e-12), each)
+            age = self._ages(weight, rng)
+            keep = group.size * each
+            ages.append(age[:keep])
+            weights.append(weight[:keep])
+            thresholds.append(rng.exponential(size=len(weight))[:keep])
+        self.weight = np.concatenate(weights)
+        self.born = -np.concatenate(ages)  # the time at which the age was 0
+        self.rng = site.streams(f"failure/{cause.name}", 2)
+        self.first_s = self.next_failure(np.arange(len(self.weight)), 0.0, np.concatenate(thresholds))
+
+    def _ages(self, weight: Array, rng: np.random.Generator) -> Array:
+        life, mtbf = self.cause.lifetime, self.cause.mtbf
+        match self.cause.ages.start:
+            case "new":
+                return np.zeros(len(weight))
+            case "burn-in":
+                assert self.cause.ages.burn_in is not None
+                return ages_after_burn_in(life, mtbf, weight, self.cause.ages.burn_in, rng)
+            case _:
+                return stationary_ages(life, mtbf, weight, rng)
+
+    def next_failure(self, units: np.ndarray, now_s: float, thresholds: Array) -> Array:
+        """Times at which units that are up from ``now_s`` on have used up their ``thresholds`` of hazard."""
+        life, mtbf, clock = self.cause.lifetime, self.cause.mtbf, self.clock
+        born, left = self.born[units], thresholds / self.weight[units]
+        at = np.full(len(units), now_s)
+        times = np.full(len(units), math.inf)
+        segment = int(np.searchsorted(clock.edges, now_s, side="right")) - 1
+        open_ = np.arange(len(units))
+        while len(open_):
+            factor = float(clock.factors[segment])
+            end = float(clock.edges[segment + 1]) if segment + 1 < len(clock.edges) else math.inf
+            used = life.cumulative(at[open_] - born[open_], mtbf)
+            reached = np.full(len(open_), math.inf)
+            if factor > 0:
+                reached = born[open_] + life.age_at(used + left[open_] / factor, mtbf)
+            done = reached <= end
+            times[open_[done]] = np.maximum(reached[done], at[open_[done]])
+            if math.isinf(end) or end > self.horizon_s:
+                break
+            rest = ~done
+            spent = factor * (life.cumulative(end - born[open_[rest]], mtbf) - used[rest])
+            open_ = open_[rest]
+            left[open_] -= spent
+            at[open_] = end
+            segment += 1
+        return times
+
+    def renew(self, unit: int, now_s: float, as_new: bool) -> float:
+        """The next failure of a unit that is up again at ``now_s``."""
+        if as_new:
+            self.born[unit] = now_s
+        return float(self.next_failure(np.array([unit]), now_s, self.rng.exponential(size=1))[0])
+
+
+class FleetArrivals(Arrivals):
+    """All faults of one fleet model, the job's machines and the spares together."""
+
+    observes = True
+
+    def __init__(self, cause: FleetFailure, site: Site) -> None:
+        self.cause, self.site = cause, site
+        self.each = units_per_node(cause, site.cluster) or 1
+        self.nodes = site.nodes + site.cluster.spare_nodes
+        self._domain = {"rack": site.cluster.nodes_per_rack, "nvlink-domain": domain_nodes(site.cluster)}
+        self._again = site.streams(f"recurrence/{cause.name}")
+        self._burst = site.streams(f"burst/{cause.name}")
+        self._marks = cause.marks(site)
+        self._aims: list[Aim] = []
+        self._order = 0
+        self._down: dict[int, bool] = {}
+        """Machines that are down → whether their fault will come back."""
+        self._version: dict[int, int] = {}
+        self._failing: dict[int, int] = {}
+        """Machine → unit that took it down."""
+        self._flock: dict[int, list[int]] = {}
+        """Machine → those that shared its last fault."""
+        self._idle: dict[int, list[int]] = {}
+        """Machine that is down → units whose time came meanwhile; they go on when it is back."""
+        self._struck: Struck | None = None
+        self._start(Clock.of(cause.calendar, site.horizon_s if math.isfinite(site.horizon_s) else LONGEST_S))
+        self._peek()
+
+    def _start(self, clock: Clock) -> None:
+        groups = [Group((0,), 0, self.site.nodes, self.site.nodes)]
+        spares = self.site.cluster.spare_nodes
+        for block in range(math.ceil(spares / SPARE_BLOCK)):
+            first = block * SPARE_BLOCK
+            size = min(SPARE_BLOCK, spares - first)
+            groups.append(Group((1, block), self.site.nodes + first, size, SPARE_BLOCK))
+        self._bases: list[BaseStream] = []
+        self._units: Units | None = None
+        if self.cause.lifetime.memoryless:
+            self._bases = [BaseStream(self.cause, self.site, group, self.each, clock) for group in groups]
+            return
+        self._units = Units(self.cause, self.site, groups, self.each, clock)
+        early = np.flatnonzero(self._units.first_s <= self.site.horizon_s)
+        for unit in early[np.argsort(self._units.first_s[early], kind="stable")].tolist():
+            self._push(float(self._units.first_s[unit]), unit // self.each, "unit", unit)
+
+    def _push(self, time_s: float, node: int, origin: Literal["unit", "again", "follower"], key: int,
+              repair_s: float | None = None) -> None:  # fmt: skip
+        if time_s <= self.site.horizon_s:
+            heapq.heappush(self._aims, Aim(time_s, self._order, node, origin, key, repair_s))
+            self._order += 1
+
+    def _peek(self) -> None:
+        """Find the earliest of the base streams and the aims; on a tie the base comes first."""
+        aims = self._aims
+        while aims and aims[0].origin == "again" and self._version.get(aims[0].node, 0) != aims[0].key:
+            heapq.heappop(aims)  # another fault came in between
+        self._base = min(self._bases, key=lambda base: base.next_s) if self._bases else None
+        first = self._base.next_s if self._base is not None else math.inf
+        self.next_s = min(first, aims[0].time_s if aims else math.inf)
+
+    def pop(self) -> Hit:
+        self._settle()
+        base = self._base
+        if base is not None and base.next_s == self.next_s:
+            aim = Aim(base.next_s, 0, base.node, "base", -1)
+            base.advance()
+        else:
+            aim = heapq.heappop(self._aims)
+        node = aim.node
+        cause, detection_s, repair_s = self._marks.draw(self.next_s)
+        fails = self._will_fail(aim)
+        if fails and self.cause.recurrence is not None:
+            repair_s *= self.cause.recurrence.haste
+        repair_s = self._marks.repair_s(aim.time_s, repair_s) if aim.repair_s is None else aim.repair_s
+        struck = Struck(aim.time_s, node, aim.origin, aim.key, repair_s, fails)
+        if cause.severity.takes_nodes:
+            self._struck = struck
+        else:
+            self._mend(struck)
+        self._peek()
+        return Hit(struck.time_s, cause, node, node + 1, detection_s, struck.repair_s, node=node)
+
+    def _settle(self) -> None:
+        """A hit of which nobody heard took nothing down: the unit lives on."""
+        struck, self._struck = self._struck, None
+        if struck is None or struck.unit < 0 or self._units is None:
+            return
+        if struck.node in self._down:
+            self._idle.setdefault(struck.node, []).append(struck.unit)
+        else:
+            self._push(self._units.renew(struck.unit, struck.time_s, False), struck.node, "unit", struck.unit)
+
+    def _mend(self, struck: Struck) -> None:
+        """A fault that takes no node is over at once."""
+        if self._units is not None and struck.unit >= 0:
+            self._push(self._units.renew(struck.unit, struck.time_s, self.cause.as_new), struck.node, "unit", struck.unit)
+        self._version[struck.node] = self._version.get(struck.node, 0) + 1
+        self._follow(struck)
+        if struck.fails:
+            self._come_back(struck.node, struck.time_s)
+
+    def observe(self, change: Change) -> bool:
+        """Follow the machines: a fault brings followers, a repair may not hold, ages start anew."""
+        before = self.next_s
+        match change.what:
+            case "failed":
+                self._failed(change)
+            case "repaired":
+                self._repaired(change)
+            case "retired":
+                self._down[change.node] = False
+        self._peek()
+        return self.next_s != before
+
+    def _failed(self, change: Change) -> None:
+        struck = self._struck
+        own = struck is not None and struck.node == change.node and struck.time_s == change.time_s
+        self._down[change.node] = own and struck is not None and struck.fails
+        self._version[change.node] = self._version.get(change.node, 0) + 1
+        if not own:
+            return
+        assert struck is not None
+        self._struck = None
+        if struck.unit >= 0:
+            self._failing[change.node] = struck.unit
+        if struck.origin == "follower" and struck.key >= 0:
+            self._flock.setdefault(struck.key, []).append(change.node)
+        self._follow(struck)
+
+    def _follow(self, struck: Struck) -> None:
+        """Aim at the machines that a fault takes with it: those that shared the fault which comes back, and new ones."""
+        members = self._flock.pop(struck.node, []) if self._flock else []
+        for node in members if struck.origin == "again" else ():
+            self._push(struck.time_s, node, "follower", struck.node, struck.repair_s)
+        rng = self._burst
+        for burst in self.cause.bursts:
+            if struck.origin == "follower" and not burst.chain:
+                continue
+            for _ in range(burst.number(rng, struck.time_s)):
+                delay = burst.delay.sample(rng)
+                node = self._neighbour(burst, struck.node)
+                shared = rng.random() < burst.shared_repair
+                if node is not None:
+                    repair = max(struck.repair_s - delay, 0.0) if shared else None
+                    self._push(struck.time_s + delay, node, "follower", struck.node if shared else -1, repair)
+
+    def _neighbour(self, burst: Burst, node: int) -> int | None:
+        """Another machine of the domain that is up; null when 64 tries find none."""
+        low, high = self._span(burst, node)
+        for _ in range(64):
+            other = low + int(self._burst.random() * (high - low))
+            if other != node and other not in self._down:
+                return other
+        return None
+
+    def _span(self, burst: Burst, node: int) -> tuple[int, int]:
+        if burst.domain == "fleet":
+            return 0, self.nodes
+        if burst.domain == "neighbours":
+            return max(0, node - burst.reach), min(self.nodes, node + burst.reach + 1)
+        size = self._domain[burst.domain]
+        return node // size * size, min((node // size + 1) * size, self.nodes)
+
+    def _repaired(self, change: Change) -> None:
+        if self._down.pop(change.node, False):
+            self._come_back(change.node, change.time_s)
+        if self._units is None:
+            return
+        failed = self._failing.pop(change.node, None)
+        units = [] if failed is None else [(failed, self.cause.as_new)]
+        units += [(unit, False) for unit in self._idle.pop(change.node, [])]
+        for unit, as_new in units:
+            self._push(self._units.renew(unit, change.time_s, as_new), change.node, "unit", unit)
+
+    def _will_fail(self, aim: Aim) -> bool:
+        """Decide whether the repair of a fault will not hold (one that is shared fails with its primary's)."""
+        again = self.cause.recurrence
+        if again is None or (aim.origin == "follower" and aim.key >= 0):
+            return False
+        return bool(self._again.random() < again.chance(aim.time_s, aim.origin == "again"))
+
+    def _come_back(self, node: int, now_s: float) -> None:
+        """Aim at a machine whose repair will not hold."""
+        assert self.cause.recurrence is not None
+        delay = self.cause.recurrence.delay.sample(self._again)
+        self._push(now_s + delay, node, "again", self._version.get(node, 0))
+
+
+class ClassMarks:
+    """Cause, detection and repair time of each fault of a fleet, drawn from streams of their own."""
+
+    def __init__(self, cause: FleetFailure, site: Site) -> None:
+        self._site, self._calendar = site, cause.repair_calendar
+        self._speed = Clock.of(cause.repair_speed, site.horizon_s if math.isfinite(site.horizon_s) else LONGEST_S)
+        self._kinds: list[FailureModel] = [cause]
+        self._limits = [1.0]
+        if cause.classes:
+            shares = np.cumsum([each.share for each in cause.classes])
+            self._limits = (shares / shares[-1]).tolist()
+            self._kinds = [each.model(cause) for each in cause.classes]
+        self._which = site.streams(f"class/{cause.name}")
+        self._detection = site.streams(f"detection/{cause.name}")
+        self._repair = site.streams(f"repair/{cause.name}")
+
+    def draw(self, time_s: float) -> tuple[FailureModel, float, float]:
+        """(cause, detection in seconds, repair in seconds) of a fault at ``time_s``."""
+        kind = self._kinds[0]
+        if len(self._kinds) > 1:
+            kind = self._kinds[int(np.searchsorted(self._limits, self._which.random(), side="right"))]
+        repair = (kind.repair or self._site.repair).sample(self._repair)
+        for calendar in self._calendar:
+            repair *= calendar.factor(time_s)
+        return kind, kind.detection.sample(self._detection), repair
+
+    def repair_s(self, time_s: float, work_s: float) -> float:
+        """How long a repair from ``time_s`` on takes that needs ``work_s``."""
+        if self._speed.flat:
+            return work_s
+        return min(self._speed.when(self._speed.read(time_s) + work_s) - time_s, LONGEST_S)

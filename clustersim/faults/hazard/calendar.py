@@ -1,0 +1,136 @@
+"""Rates that change over calendar time: a driver release, a hot week, planned phases, day and night.
+
+A calendar is a factor on the hazard, constant between edges; several multiply.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from clustersim.part import Part
+from clustersim.units import PositiveSeconds, Seconds
+
+Array = NDArray[np.float64]
+
+
+class Calendar(Part, family="calendar"):
+    """A factor on the hazard as a function of the time since the run's start."""
+
+    def edges(self, horizon_s: float) -> list[float]:
+        """Times in (0, horizon) at which the factor may change, in seconds."""
+        raise TypeError(f"{type(self).__name__} has no edges")
+
+    def factor(self, time_s: float) -> float:
+        """The factor from ``time_s`` on (until the next edge)."""
+        raise TypeError(f"{type(self).__name__} has no factor")
+
+
+class StepCalendar(Calendar, kind="steps"):
+    """From ``at[i]`` on the factor is ``factors[i]``; the first time is 0 and the last factor stays."""
+
+    at: tuple[Seconds, ...] = Field(min_length=1)
+    factors: tuple[float, ...] = Field(min_length=1)
+
+    def model_post_init(self, context: Any, /) -> None:
+        """Check that the steps are a function of time."""
+        if len(self.at) != len(self.factors) or self.at[0] != 0 or list(self.at) != sorted(set(self.at)):
+            raise ValueError("'at' must begin with 0, rise, and be as many as 'factors'")
+        if min(self.factors) < 0:
+            raise ValueError("'factors' must be at least 0")
+
+    def edges(self, horizon_s: float) -> list[float]:
+        return [time for time in self.at if 0 < time < horizon_s]
+
+    def factor(self, time_s: float) -> float:
+        return self.factors[int(np.searchsorted(self.at, time_s, side="right")) - 1]
+
+
+class SurgeCalendar(Calendar, kind="surge"):
+    """``factor`` times the rate from ``start`` for ``length``: a driver release, a hot week."""
+
+    start: Seconds
+    length: PositiveSeconds
+    times: float = Field(ge=0)
+    every: PositiveSeconds | None = None
+    """Comes back after this time, again and again; null: once."""
+
+    def edges(self, horizon_s: float) -> list[float]:
+        period = self.every or math.inf
+        number = 1 if math.isinf(period) else int(max(0.0, horizon_s - self.start) // period) + 1
+        both = [self.start + k * (0.0 if math.isinf(period) else period) for k in range(number)]
+        return sorted({t for begin in both for t in (begin, begin + self.length) if 0 < t < horizon_s})
+
+    def factor(self, time_s: float) -> float:
+        since = time_s - self.start
+        if since < 0:
+            return 1.0
+        if self.every is not None:
+            since -= math.floor(since / self.every) * self.every
+        return self.times if since < self.length else 1.0
+
+
+class PeriodicCalendar(Calendar, kind="periodic"):
+    """``factors`` over equal parts of ``period``, again and again: day and night, weekdays."""
+
+    period: PositiveSeconds = 86400.0
+    factors: tuple[float, ...] = Field(min_length=2)
+
+    def edges(self, horizon_s: float) -> list[float]:
+        part = self.period / len(self.factors)
+        return [k * part for k in range(1, math.ceil(horizon_s / part))]
+
+    def factor(self, time_s: float) -> float:
+        part = self.period / len(self.factors)
+        return self.factors[int((time_s + 1e-9 * part) // part) % len(self.factors)]
+
+
+@dataclass(frozen=True)
+class Clock:
+    """Calendars multiplied into one operational clock: ``C(t) = ∫ factor`` and its inverse.
+
+    Attributes:
+        edges: seconds, the first 0.
+        factors: from each edge on; the last holds for ever.
+        sums: C at each edge, seconds.
+    """
+
+    edges: Array
+    factors: Array
+    sums: Array
+
+    @classmethod
+    def of(cls, calendars: Sequence[Calendar], horizon_s: float) -> Clock:
+        """The product of ``calendars`` up to ``horizon_s``."""
+        edges = sorted({0.0, *(edge for calendar in calendars for edge in calendar.edges(horizon_s))})
+        factors = [math.prod(calendar.factor(edge) for calendar in calendars) for edge in edges]
+        sums = np.concatenate([[0.0], np.cumsum(np.diff(edges) * np.array(factors[:-1]))])
+        return cls(np.array(edges), np.array(factors), sums)
+
+    @property
+    def flat(self) -> bool:
+        """True where calendar and clock agree."""
+        return len(self.edges) == 1 and self.factors[0] == 1.0
+
+    def read(self, time_s: float) -> float:
+        """C(time) in seconds of operation."""
+        if self.flat:
+            return time_s
+        at = int(np.searchsorted(self.edges, time_s, side="right")) - 1
+        return float(self.sums[at] + (time_s - self.edges[at]) * self.factors[at])
+
+    def when(self, reading_s: float) -> float:
+        """The earliest time at which the clock reads ``reading_s``; infinity if it never does."""
+        if self.flat:
+            return reading_s
+        at = int(np.searchsorted(self.sums, reading_s, side="left")) - 1
+        at = max(at, 0)
+        if self.factors[at] > 0:
+            return float(self.edges[at] + (reading_s - self.sums[at]) / self.factors[at])
+        return math.inf if reading_s > self.sums[at] else float(self.edges[at])
