@@ -90,9 +90,11 @@ class Dimension:
         best = f"{int(value) if value == int(value) and abs(value) < 1e15 else repr(value)} {base}"
         for unit in self.printed:
             shown = value / self.units[unit]
-            text = f"{int(shown)} {unit}" if shown == int(shown) and abs(shown) < 1e15 else f"{shown!r} {unit}"
-            if abs(shown) >= 1 and len(text) <= 14 and self.parse(text) == value:
-                return text
+            if not 1 <= abs(shown) < 1e15:
+                continue
+            for text in (f"{shown:.6g}", f"{shown:.12g}", f"{shown:.0f}"):
+                if len(text) <= 10 and "e" not in text and self.parse(f"{text} {unit}") == value:
+                    return f"{text} {unit}"
         return best
 
 

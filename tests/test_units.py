@@ -89,7 +89,7 @@ def test_format_reads_back_to_the_same_float(dimension: Dimension, value: float)
 
 @pytest.mark.parametrize(
     ("dimension", "value", "text"),
-    [(DURATION, 0.0, "0 s"), (DURATION, 600.0, "10 min"), (SIZE, 80 * 2.0**30, "80 GiB"), (BANDWIDTH, 5e10, "400 Gbit/s"),
+    [(DURATION, 0.0, "0 s"), (DURATION, 600.0, "10 min"), (DURATION, 50 * 1e-6, "50 us"), (DURATION, 0.25 * 3600, "15 min"), (SIZE, 80 * 2.0**30, "80 GiB"), (BANDWIDTH, 5e10, "400 Gbit/s"),
      (BANDWIDTH, 2e12, "2 TB/s"), (SPEED, 989e12, "989 TFLOP/s"), (WATT, 700.0, "700 W")],
 )  # fmt: skip
 def test_format_takes_the_unit_that_people_use(dimension: Dimension, value: float, text: str) -> None:
