@@ -87,8 +87,8 @@ def _shared_above(group: Group, everyone: bool) -> float:
     """
     gpus = group.node.gpus
     over = group.network.oversubscription_at(group.span_gpus, gpus)
-    if over <= 1.0:
-        return 1.0
+    if over <= 1.0 or group.network.scattered:
+        return over
     below = [tier.gpus for tier in group.network.tiers(gpus) if tier.gpus < group.span_gpus and tier.oversubscription < over]
     inside = min(float(group.size), max(1.0, max(below, default=1.0) * group.size / group.span_gpus))
     crossing = 1 - inside / group.size if everyone else 1 / inside

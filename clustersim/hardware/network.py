@@ -32,6 +32,9 @@ class Network(Part, family="network", folder="networks"):
     """Share of the NIC's rate that large messages reach."""
     congestion: float = Field(default=1.0, ge=1)
     """Factor on transfer times where flows collide (RoCE without adaptive routing: 1.2 to 2)."""
+    scattered: bool = False
+    """The job's nodes lie anywhere, so that neighbours in a ring are rarely in one pod: all traffic meets the
+    oversubscription, instead of one message a pod."""
     in_network_reduction: bool = False
     """SHARP in the switches."""
     startup: Seconds = 50e-6

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from clustersim.validation.adapt import hf_pco_memory, internevo_memory
+from clustersim.validation.chimera import large_batches, scaling, tuning
 from clustersim.validation.components import collectives, korthikanti_layer, mamf, vtrain_allreduce
 from clustersim.validation.long_context import burst_attention, burstengine_kernel, usp
 from clustersim.validation.long_training import burst_logs, burstengine_training
@@ -139,6 +140,10 @@ SUITES: tuple[Suite, ...] = (
     Suite("burstengine-kernel", "attention on 8 and 32 A800 by method (BurstEngine)", burstengine_kernel, Bound(20)),
     Suite("burstengine-training", "7B to 14B at 32k to 4M tokens on 8 to 64 A800 by method (BurstEngine)",
           burstengine_training, Bound(20)),
+    Suite("chimera-tuning", "Bert-48 and GPT-2 by schedule, depth and microbatch on P100 (arXiv 2107.06925, 10 and 11)", tuning,
+          Bound(15)),
+    Suite("chimera-scaling", "the same by number of GPUs (figures 14 to 16)", scaling, Bound(15)),
+    Suite("chimera-batches", "the same by batch (figures 17 and 18)", large_batches, Bound(15)),
     Suite("offload", "optimizer state on the host, 7B to 70B (Deep Optimizer States' logs)", offload, Bound(20)),
     Suite("mlp-offload", "optimizer state on NVMe, 40B to 120B (MLP-Offload's artifact)", mlp_offload, Bound(20)),
 )  # fmt: skip
