@@ -18,6 +18,7 @@ from clustersim.validation.per_layer import vtrain_single
 from clustersim.validation.predict import memory_result, step_result
 from clustersim.validation.results import Bound, Result, SuiteResult
 from clustersim.validation.rows import Row, packaged
+from clustersim.validation.sequence_pipeline import seq1f1b
 
 Keep = Callable[[Row], bool]
 
@@ -152,6 +153,7 @@ SUITES: tuple[Suite, ...] = (
           Bound(15)),
     Suite("chimera-scaling", "the same by number of GPUs (figures 14 to 16)", scaling, Bound(15)),
     Suite("chimera-batches", "the same by batch (figures 17 and 18)", large_batches, Bound(15)),
+    Suite("seq1f1b", "7B at 32k to 128k tokens by schedule on 32 A100 (Seq1F1B)", seq1f1b),
     Suite("offload", "optimizer state on the host, 7B to 70B (Deep Optimizer States' logs)", offload, Bound(20)),
     Suite("mlp-offload", "optimizer state on NVMe, 40B to 120B (MLP-Offload's artifact)", mlp_offload, Bound(20)),
 )  # fmt: skip
