@@ -5,107 +5,45 @@ engine")``); a *kind* is a class of that family (``class Sync(CheckpointEngine, 
 family accepts a bare kind (``sync``), a mapping with ``kind``, or an instance. Error paths stay as the user wrote them,
 the JSON Schema has one branch a kind, and a plug-in's class is known from the moment that it is defined.
 
-``PresetModel`` is the same idea for data: a field accepts a preset's name, ``{preset: name, key: value}``, or a mapping.
+``PresetModel`` (``clustersim.presets``) is the same idea for data.
 """
 
 from __future__ import annotations
 
 import difflib
-import functools
 import importlib
-import re
-from collections.abc import Iterable
-from importlib import resources
-from typing import Any, ClassVar, Self, get_args
+from typing import Any, ClassVar, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    GetCoreSchemaHandler,
-    GetJsonSchemaHandler,
-    ModelWrapValidatorHandler,
-    ValidationError,
-    ValidationInfo,
-    model_validator,
-)
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationError, ValidationInfo
 from pydantic.json_schema import JsonSchemaValue
-from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, core_schema
+from pydantic_core import InitErrorDetails, PydanticCustomError, core_schema
 
+from clustersim.block import Block, again, line_errors, problem
 from clustersim.errors import nearest
+from clustersim.presets import (
+    PresetModel,
+    differs,
+    expand_preset,
+    is_short_form,
+    merge,
+    preset_data,
+    preset_names,
+)
 
-_NAME = re.compile(r"[A-Za-z][\w.-]*")
-_NUMBERS = (int, float, int | None, float | None)
-
-
-class Block(BaseModel):
-    """A mapping of the scenario: unknown keys are errors, values never change after validation."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
-
-    @model_validator(mode="wrap")
-    @classmethod
-    def _explain(cls, value: Any, handler: ModelWrapValidatorHandler[Self]) -> Self:
-        """Name the nearest key where a key is unknown; refuse true and false where a number is due."""
-        wrong = cls._booleans_for_numbers(value)
-        try:
-            built = handler(value)
-        except ValidationError as error:
-            found = [cls._explained(detail) for detail in error.errors(include_url=False)]
-            raise line_errors(cls.__name__, [*wrong, *found]) from None
-        if wrong:
-            raise line_errors(cls.__name__, wrong)
-        return built
-
-    @classmethod
-    def _booleans_for_numbers(cls, value: Any) -> list[InitErrorDetails]:
-        if not isinstance(value, dict):
-            return []
-        fields = cls.model_fields
-        return [
-            problem((key,), "must be a number, not {word}", item, word=str(item).lower())
-            for key, item in value.items()
-            if isinstance(item, bool) and key in fields and fields[key].annotation in _NUMBERS
-        ]
-
-    @classmethod
-    def _explained(cls, detail: ErrorDetails) -> InitErrorDetails:
-        if detail["type"] == "extra_forbidden" and len(detail["loc"]) == 1:
-            key = str(detail["loc"][0])
-            sentence = f"there is no key '{key}' here{cls.key_hint(key)}"
-            return InitErrorDetails(type=PydanticCustomError("extra", "{text}", {"text": sentence}),
-                                    loc=detail["loc"], input=detail["input"])  # fmt: skip
-        return again(detail)
-
-    @classmethod
-    def key_hint(cls, key: str) -> str:
-        """What to write instead of the unknown ``key``: the nearest key, else all keys."""
-        known = sorted(cls.model_fields)
-        return nearest(key, known) or (f"; keys: {', '.join(known)}" if known else "; it takes no keys")
-
-
-def problem(loc: tuple[int | str, ...], sentence: str, value: Any = None, **words: Any) -> InitErrorDetails:
-    """One line of a ``ValidationError``: ``sentence`` (with ``{word}`` places) about the value at ``loc``."""
-    return InitErrorDetails(type=PydanticCustomError("rule", sentence, words or None), loc=loc, input=value)
-
-
-def line_errors(title: str, lines: list[InitErrorDetails]) -> ValidationError:
-    """A ``ValidationError`` that holds ``lines``; raised inside a validator, it lengthens the paths of the outer one."""
-    return ValidationError.from_exception_data(title, lines)
-
-
-@functools.cache
-def _builtin_types() -> frozenset[str]:
-    return frozenset(get_args(core_schema.ErrorType))
-
-
-def again(detail: ErrorDetails) -> InitErrorDetails:
-    """The same error, ready to be raised once more."""
-    if detail["type"] in _builtin_types():
-        return InitErrorDetails(
-            type=detail["type"], loc=detail["loc"], input=detail["input"], ctx=detail.get("ctx", {})
-        )
-    error = PydanticCustomError(detail["type"], "{text}", {"text": detail["msg"]})
-    return InitErrorDetails(type=error, loc=detail["loc"], input=detail["input"])
+__all__ = [
+    "Block",
+    "Part",
+    "PresetModel",
+    "again",
+    "differs",
+    "expand_preset",
+    "is_short_form",
+    "line_errors",
+    "merge",
+    "preset_data",
+    "preset_names",
+    "problem",
+]
 
 
 class Part(Block):
@@ -279,119 +217,3 @@ def _unpickled(module: str, family: str, kind: str) -> Part:
     importlib.import_module(module)
     cls = Part.families[family].kinds[kind]
     return cls.__new__(cls)
-
-
-class PresetModel(Block):
-    """A block of data that may be named: ``gpu: h100-sxm`` or ``gpu: {preset: h100-sxm, power: 500 W}``."""
-
-    folder: ClassVar[str] = ""
-
-    def __init_subclass__(cls, folder: str = "", **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        if folder:
-            cls.folder = folder
-
-    @classmethod
-    def preset_names(cls) -> list[str]:
-        """Names of the shipped presets, sorted."""
-        return preset_names(cls.folder)
-
-    @classmethod
-    def preset(cls, name: str) -> Self:
-        """The shipped preset called ``name``."""
-        return cls.model_validate(name)
-
-    @model_validator(mode="before")
-    @classmethod
-    def expand(cls, value: Any) -> Any:
-        """Replace a preset's name by its data, single values overridden (lists replace, mappings merge)."""
-        if isinstance(value, str) or (isinstance(value, dict) and "preset" in value):
-            return expand_preset(cls.folder, value)
-        return value
-
-    @classmethod
-    def key_hint(cls, key: str) -> str:
-        """The nearest key; ``preset`` is one too."""
-        return nearest(key, [*cls.model_fields, "preset"]) or super().key_hint(key)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: Any, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
-        reference = handler(schema)
-        body = handler.resolve_ref_schema(reference)
-        names = cls.preset_names()
-        if cls.folder and "preset" not in body["properties"]:
-            body["properties"]["preset"] = {"enum": names, "description": "Start from this preset's values."}
-            body["anyOf"] = [{"required": ["preset"]}, {"required": body.pop("required", [])}]
-        return {"anyOf": [{"enum": names}, reference]} if cls.folder else reference
-
-
-def expand_preset(folder: str, value: Any, kinds: Iterable[str] = ()) -> dict[str, Any]:
-    """Data of the preset that ``value`` names, with the single values that it overrides.
-
-    Raises:
-        PydanticCustomError: naming the nearest preset (or kind, of ``kinds``) when there is none of that name.
-    """
-    if isinstance(value, str):
-        value = {"preset": value}
-    name = value["preset"]
-    presets = preset_names(folder)
-    if name not in presets:
-        known = sorted({*presets, *kinds})
-        hint = nearest(str(name)[:60], known) or f"; known: {', '.join(known)}"
-        raise PydanticCustomError("preset", "there is no '{name}' among the {folder}{hint}",
-                                  {"name": str(name)[:60], "folder": folder, "hint": hint})  # fmt: skip
-    data = {key: item for key, item in preset_data(folder, name).items() if key != "sources"}
-    return merge(data, {key: item for key, item in value.items() if key != "preset"})
-
-
-def merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
-    """``over`` laid on ``base``: mappings merge key by key, all else (lists too) replaces.
-
-    A mapping of another ``kind`` or ``preset`` replaces; a mapping without either, laid on a bare name, changes single
-    values of the piece of that name (``gpu: h100-sxm`` under ``gpu: {power: 500 W}``).
-    """
-    merged = dict(base)
-    for key, item in over.items():
-        below = merged.get(key)
-        if isinstance(item, dict) and isinstance(below, str) and is_short_form(below):
-            below = {"preset": below}
-        merges = isinstance(item, dict) and isinstance(below, dict) and not differs(below, item)
-        merged[key] = merge(below, item) if merges else item  # type: ignore[arg-type]
-    return merged
-
-
-def is_short_form(text: str) -> bool:
-    """Whether ``text`` can be the bare name of a kind or preset (a quantity such as ``30 s`` cannot)."""
-    return _NAME.fullmatch(text) is not None
-
-
-def differs(below: dict[str, Any], over: dict[str, Any]) -> bool:
-    """Whether ``over`` describes another thing than ``below``, so that it replaces instead of changing single values.
-
-    The words that name a thing are ``kind`` and ``preset``; a preset's own data carries neither name, so a ``kind`` laid
-    on data without one is another thing too.
-    """
-    return any(word in over and over[word] != below.get(word) for word in ("kind", "preset"))
-
-
-def _folder(folder: str) -> Any:
-    return resources.files("clustersim").joinpath("hardware", "presets", *folder.split("/"))
-
-
-@functools.cache
-def preset_names(folder: str) -> list[str]:
-    """Names of the YAML files in a preset folder, sorted."""
-    try:
-        return sorted(entry.name[:-5] for entry in _folder(folder).iterdir() if entry.name.endswith(".yaml"))
-    except FileNotFoundError:
-        return []
-
-
-@functools.cache
-def preset_data(folder: str, name: str) -> dict[str, Any]:
-    """The raw data of a shipped preset, with its ``sources``."""
-    from ruamel.yaml import YAML
-
-    text = _folder(folder).joinpath(f"{name}.yaml").read_text(encoding="utf-8")
-    loaded: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
-    return loaded

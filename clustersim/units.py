@@ -93,7 +93,7 @@ class Dimension:
             if not 1 <= abs(shown) < 1e15:
                 continue
             for text in (f"{shown:.6g}", f"{shown:.12g}", f"{shown:.0f}"):
-                if len(text) <= 10 and "e" not in text and self.parse(f"{text} {unit}") == value:
+                if len(text) <= 12 and "e" not in text and self.parse(f"{text} {unit}") == value:
                     return f"{text} {unit}"
         return best
 
