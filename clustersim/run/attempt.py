@@ -12,7 +12,7 @@ import simpy
 
 from clustersim.checkpoint.engine import Load
 from clustersim.recovery.stages import LOAD, NODES, Section, StageGraph, Step
-from clustersim.run.clock import at, delay, fire
+from clustersim.run.clock import delay, fire
 from clustersim.run.cluster import Fleet
 from clustersim.run.storage import Flow, SharedStorage
 
@@ -63,7 +63,6 @@ class Attempt:
         self._env, self._fleet, self._storage, self._load, self._draws = env, fleet, storage, load, draws
         self._spans: list[Span] = []
         self._flow: Flow | None = None
-        self._closed = False
         self._in_chain = False
 
     def run(self, graph: StageGraph) -> Process:
@@ -76,7 +75,6 @@ class Attempt:
 
         Of a chain the spans come as they were planned: ask each for its ``parts`` up to ``now``.
         """
-        self._closed = True
         self._fleet.waiter = None
         if self._flow is not None:
             self._storage.cancel(self._flow)
@@ -126,12 +124,11 @@ class Attempt:
                 continue
             span = Span(step.category, step.name, now, math.inf)
             spans.append(span)
-            now += self._load.seconds
             if self._load.bytes:
-                if now > env.now:
-                    yield delay(env, now - env.now, "recovery stage")
-                yield self._read()
+                yield self._read(now - env.now)
                 now = env.now
+            else:
+                now += self._load.seconds
             span.end_s = now
         if now > env.now:
             yield delay(env, now - env.now, "recovery stage")
@@ -149,8 +146,8 @@ class Attempt:
         self._fleet.waiter = lambda: fire(event)
         return event
 
-    def _read(self) -> simpy.Event:
-        """Read the state from storage; an event for its end."""
+    def _read(self, after: float) -> simpy.Event:
+        """Read the state from storage, ``after`` seconds from now; an event for the end."""
         event = simpy.Event(self._env)
 
         def done() -> None:
@@ -158,7 +155,9 @@ class Attempt:
             fire(event)
 
         load = self._load
-        self._flow = self._storage.start(load.bytes, "read", load.clients, done, load.per_client)
+        self._flow = self._storage.start(
+            load.bytes, "read", load.clients, done, load.per_client, max(0.0, after) + load.seconds
+        )
         return event
 
     # -- parallel stages
@@ -200,15 +199,7 @@ class Attempt:
             race.spans[index].end_s = now + self._load.seconds
             heapq.heappush(race.running, (now + self._load.seconds, index))
             return
-        event = simpy.Event(self._env)
-        race.events[event] = index
-        at(self._env, now + self._load.seconds, lambda _: self._read_for(event), "load")
-
-    def _read_for(self, event: simpy.Event) -> None:
-        if not self._closed:
-            read = self._read()
-            assert read.callbacks is not None
-            read.callbacks.append(lambda _: fire(event))
+        race.events[self._read(0.0)] = index
 
     def _over(self, race: Race, event: simpy.Event, index: int) -> bool:
         """Whether an event has come; ends what waited for it."""

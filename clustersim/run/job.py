@@ -285,15 +285,16 @@ class Job:
             if now > self._since_s:
                 self._detecting(now)
             return
+        ledger, active = self.ledger, self.log.active
         for span in self._attempt.close(now):
-            whole = span.section is not None and span.end_s <= now
-            if whole and span.section is not None:
-                self.ledger.spend_section(span.section)
-            if whole and not self.log.active:
-                continue
-            for part in span.parts(now):
-                if not whole:
-                    self.ledger.spend(part.category, part.end_s - part.start_s)
+            if span.end_s > now:
+                for part in span.parts(now):
+                    ledger.spend(part.category, part.end_s - part.start_s)
+            elif span.section is not None:
+                ledger.spend_section(span.section)
+            else:
+                ledger.spend(span.category, span.end_s - span.start_s)
+            for part in span.parts(now) if active else ():
                 self._told("stage", part.name, part.start_s, part.end_s - part.start_s)
         self._attempt = None
 

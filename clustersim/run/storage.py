@@ -21,13 +21,15 @@ Direction = Literal["read", "write"]
 
 
 class Flow:
-    """Bytes on their way; ``done`` is called once, when the last has arrived."""
+    """Bytes on their way from ``start_s`` on; ``done`` is called once, when the last has arrived."""
 
-    __slots__ = ("bytes", "clients", "direction", "done", "left", "limit", "open", "rate")
+    __slots__ = ("bytes", "clients", "direction", "done", "left", "limit", "open", "rate", "start_s")
 
-    def __init__(self, size: float, direction: Direction, clients: int, limit: float, done: Callable[[], None]) -> None:
+    def __init__(
+        self, size: float, direction: Direction, clients: int, limit: float, start_s: float, done: Callable[[], None]
+    ) -> None:
         self.bytes, self.left, self.direction, self.clients, self.limit = size, size, direction, clients, limit
-        self.done, self.rate, self.open = done, 0.0, True
+        self.done, self.rate, self.open, self.start_s = done, 0.0, True, start_s
 
 
 class SharedStorage:
@@ -43,6 +45,7 @@ class SharedStorage:
         self._flows: list[Flow] = []
         self._since = 0.0
         self._outages = 0
+        self._ending: list[Flow] = []
         self._wake = 0
         self.moved: dict[Direction, float] = {"read": 0.0, "write": 0.0}
 
@@ -60,17 +63,26 @@ class SharedStorage:
         """Whether no flow but this one is under way."""
         return not self._flows or self._flows == [flow]
 
-    def start(self, size: float, direction: Direction, clients: int, done: Callable[[], None],
-              per_client: float | None = None) -> Flow:  # fmt: skip
-        """A new flow of ``size`` bytes by ``clients`` nodes, each limited to ``per_client`` bytes/s beside the
-        system's limit."""
+    def start(
+        self,
+        size: float,
+        direction: Direction,
+        clients: int,
+        done: Callable[[], None],
+        per_client: float | None = None,
+        after: float = 0.0,
+    ) -> Flow:
+        """A new flow of ``size`` bytes by ``clients`` nodes, which begins ``after`` seconds from now.
+
+        Each node is limited to ``per_client`` bytes/s beside the system's own limit.
+        """
         limit = min(self._system.per_node_bandwidth or math.inf, per_client or math.inf)
-        flow = Flow(size, direction, clients, limit, done)
+        flow = Flow(size, direction, clients, limit, self._env.now + after, done)
         if self.quiet:
-            self._since = self._env.now
+            self._since, self._ending = flow.start_s, [flow]
             self._flows.append(flow)
             flow.rate = min(self._bandwidth[direction], limit * clients)
-            self._alarm(size / flow.rate)
+            self._alarm(after + size / flow.rate)
             return flow
         self._settle()
         self._flows.append(flow)
@@ -109,15 +121,20 @@ class SharedStorage:
                 self.moved[flow.direction] += step
 
     def _share(self) -> None:
-        """New rates, and a wake-up at the end of the first flow to finish."""
+        """New rates, and a wake-up for the next change: the end of a flow, or the beginning of one."""
         self._wake += 1
-        rates = self.rates(self._flows) if self._outages == 0 else [0.0] * len(self._flows)
-        soonest = math.inf
-        for flow, rate in zip(self._flows, rates, strict=True):
+        now = self._env.now
+        begun = [flow for flow in self._flows if flow.start_s <= now] if self._outages == 0 else []
+        for flow in self._flows:
+            flow.rate = 0.0
+        for flow, rate in zip(begun, self.rates(begun), strict=True):
             flow.rate = rate
-            soonest = min(soonest, flow.left / rate if rate > 0 else (0.0 if flow.left == 0 else math.inf))
-        if soonest < math.inf:
-            self._alarm(soonest)
+        ends = [(flow.left / flow.rate, flow) for flow in begun if flow.rate > 0]
+        first = min((seconds for seconds, _ in ends), default=math.inf)
+        begins = min((flow.start_s - now for flow in self._flows if flow.start_s > now), default=math.inf)
+        self._ending = [flow for seconds, flow in ends if seconds <= first * (1 + 1e-12)] if first <= begins else []
+        if min(first, begins) < math.inf:
+            self._alarm(min(first, begins))
 
     def _alarm(self, seconds: float) -> None:
         """Wake up when the first flow ends; wake-ups that were set before no longer count."""
@@ -126,25 +143,19 @@ class SharedStorage:
         at(self._env, self._env.now + seconds, lambda _: self._finish(turn), "storage flow")
 
     def _finish(self, turn: int) -> None:
-        """The first flow has ended (unless rates have changed since the wake-up was set)."""
+        """Flows end or begin here (unless something has changed since the wake-up was set)."""
         if turn != self._wake:
             return
-        if len(self._flows) == 1:
-            flow = self._flows.pop()
-            self.moved[flow.direction] += flow.left
-            flow.left, flow.open, self._since = 0.0, False, self._env.now
-            flow.done()
-            return
-        due = min(
-            (f.left / f.rate if f.rate > 0 else (0.0 if f.left == 0 else math.inf) for f in self._flows), default=0.0
-        )
-        ended = [f for f in self._flows if f.left == 0 or (f.rate > 0 and f.left / f.rate <= due * (1 + 1e-12))]
+        ended = self._ending
         self._settle()
         for flow in ended:
             self.moved[flow.direction] += flow.left
             flow.left, flow.open = 0.0, False
-        self._flows = [flow for flow in self._flows if flow.open]
-        self._share()
+        if len(ended) == len(self._flows):
+            self._flows.clear()
+        else:
+            self._flows = [flow for flow in self._flows if flow.open]
+            self._share()
         for flow in ended:
             flow.done()
 
@@ -168,11 +179,6 @@ class SharedStorage:
                 pool = max(0.0, pool - rates[i] / self._bandwidth[flow.direction])
                 weight -= flow.clients / self._bandwidth[flow.direction]
         return rates
-
-    def alone_s(self, size: float, direction: Direction, clients: int, per_client: float | None = None) -> float:
-        """Seconds that a flow takes when it has the storage for itself."""
-        limit = min(self._system.per_node_bandwidth or math.inf, per_client or math.inf)
-        return alone_s(self._system, size, direction, clients, limit)
 
 
 def alone_s(system: Storage, size: float, direction: Direction, clients: int, limit: float = math.inf) -> float:

@@ -62,13 +62,13 @@ def test_each_direction_may_have_its_own_pool() -> None:
 def test_a_shared_pool_counts_each_direction_by_its_own_bandwidth() -> None:
     # A reader at rate r takes r/200 of the pool, a writer r/100: equal rates of 200/3 use it up.
     rates = storage(simpy.Environment(), read_bandwidth=200.0).rates(
-        [Flow(1.0, "read", 1, math.inf, lambda: None), Flow(1.0, "write", 1, math.inf, lambda: None)])  # fmt: skip
+        [Flow(1.0, "read", 1, math.inf, 0.0, lambda: None), Flow(1.0, "write", 1, math.inf, 0.0, lambda: None)])  # fmt: skip
     assert rates == pytest.approx([200 / 3, 200 / 3])
 
 
 def test_a_node_is_limited_and_the_others_take_what_it_leaves() -> None:
     rates = storage(simpy.Environment()).rates(
-        [Flow(1.0, "write", 1, 10.0, lambda: None), Flow(1.0, "write", 1, math.inf, lambda: None)]
+        [Flow(1.0, "write", 1, 10.0, 0.0, lambda: None), Flow(1.0, "write", 1, math.inf, 0.0, lambda: None)]
     )
     assert rates == pytest.approx([10.0, 90.0])
     assert play([(0.0, 100.0, "write", 2)], per_node_bandwidth=5.0)[0] == [10.0]
@@ -129,7 +129,7 @@ def test_bytes_are_conserved_and_no_pool_is_exceeded(flows: list[tuple[float, fl
 )
 def test_rates_are_max_min_fair(members: list[tuple[str, int, float]]) -> None:
     # Max–min: the pool is used up unless all are at their limits, and no one below his limit gets less than another.
-    flows = [Flow(1.0, direction, clients, limit, lambda: None) for direction, clients, limit in members]  # type: ignore[arg-type]
+    flows = [Flow(1.0, direction, clients, limit, 0.0, lambda: None) for direction, clients, limit in members]  # type: ignore[arg-type]
     rates = storage(simpy.Environment()).rates(flows)
     each = [rate / flow.clients for rate, flow in zip(rates, flows, strict=True)]
     assert all(e <= f.limit * (1 + 1e-9) for e, f in zip(each, flows, strict=True))
@@ -138,6 +138,24 @@ def test_rates_are_max_min_fair(members: list[tuple[str, int, float]]) -> None:
     assert limited or sum(rates) == pytest.approx(100.0)
     below = [e for e, f in zip(each, flows, strict=True) if e < f.limit * (1 - 1e-9)]
     assert all(b >= max(each) * (1 - 1e-9) for b in below)
+
+
+def test_a_flow_may_begin_later_and_then_shares() -> None:
+    # 300 bytes from 0 and 100 from 2.0: the first is alone until 2 and has 100 left, then each has 50 a second.
+    env = simpy.Environment()
+    shared = storage(env)
+    ends: list[tuple[str, float]] = []
+    shared.start(100.0, "write", 1, lambda: ends.append(("late", env.now)), after=2.0)
+    shared.start(300.0, "write", 1, lambda: ends.append(("first", env.now)))
+    env.run()
+    assert dict(ends) == {"first": pytest.approx(4.0), "late": pytest.approx(4.0)}
+    alone: list[float] = []
+    shared.start(100.0, "read", 1, lambda: alone.append(env.now), after=3.0)
+    at(
+        env, env.now + 1.0, lambda _: shared.outage(3.0), "test"
+    )  # until 8.0; the flow begins at 7.0 and stands still for a second
+    env.run()
+    assert alone == pytest.approx([4.0 + 1.0 + 3.0 + 1.0])
 
 
 def test_delays_are_guarded() -> None:
