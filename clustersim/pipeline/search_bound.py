@@ -163,7 +163,8 @@ class Bounds:
         """The parallel groups of a choice."""
         key = (choice.tp, choice.pp, choice.cp, choice.ep, choice.dp, choice.zero)
         if key not in self._groups:
-            self._groups[key] = Groups(layout_of(choice, self.base), self.cluster, choice.dp, self._dispatch, self.stack.ring_wait)
+            layout = layout_of(choice, self.base)
+            self._groups[key] = Groups(layout, self.cluster, choice.dp, self._dispatch, self.stack.ring_wait)
         return self._groups[key]
 
     def _price(self, choice: Choice) -> StageCosts:

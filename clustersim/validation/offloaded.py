@@ -49,11 +49,11 @@ HOPPER = Machine(
     "not stated; the paper's second machine: four H100, two Xeon 8468 (sixteen channels of DDR5-4800)",
 )
 HOOK_SECONDS = 2.8e-3
-"""ZeRO-3's hooks around a layer's pass (fetch, wait, release), on top of its kernels: forward passes of one sequence last 90
-to 220 ms more than their work, 2.6 to 3.1 ms a layer (7B, 8B and 13B of the same logs)."""
+"""ZeRO-3's hooks around a layer's pass (fetch, wait, release), on top of its kernels: forward passes of one sequence
+last 90 to 220 ms more than their work, 2.6 to 3.1 ms a layer (7B, 8B and 13B of the same logs)."""
 OTHER_SECONDS = 0.45
-"""What an iteration holds beside forward, backward and update (scaling, norms, logging): the logs' total less their parts,
-0.35 to 0.57 s from 7B to 30B."""
+"""What an iteration holds beside forward, backward and update (scaling, norms, logging): the logs' total less their
+parts, 0.35 to 0.57 s from 7B to 30B."""
 GPU_UPDATE = 0.8 / 30.0
 """Parameters that a GPU updates a byte of its memory bandwidth: 30 bytes each at 0.8 of the datasheet."""
 
@@ -94,13 +94,21 @@ def _iteration(row: Row, name: str) -> Result:
     return Result(name, "iteration_ms", measured, 1e3 * seconds, {"machine": machine.why}, group=sweep, label=system)
 
 
-def _offloaded(row: Row, system: str, step: StepModel, machine: Machine, ranks: int, backward: float) -> tuple[float, float]:
+def _offloaded(
+    row: Row, system: str, step: StepModel, machine: Machine, ranks: int, backward: float
+) -> tuple[float, float]:
     """Seconds that the gradients' way to the host adds to a backward, and of the optimizer."""
     node = step.plan.cluster.node
     tp = row.whole("tp") or 1
     each = sum(held.total for held in step.costs.rank_parameters) / ranks
-    host = Host(HOST_SHARE * machine.memory, min(ranks * tp, 4), node.device_to_host, node.device_to_host,
-                node.local_disk_read, node.local_disk_write)  # fmt: skip
+    host = Host(
+        HOST_SHARE * machine.memory,
+        min(ranks * tp, 4),
+        node.device_to_host,
+        node.device_to_host,
+        node.local_disk_read,
+        node.local_disk_write,
+    )
     if "NVMe" in system:
         return nvme_flush_seconds(each, host), nvme_update_seconds(each, host)
     if "MLP-Offload" in system:
@@ -117,16 +125,34 @@ def _offloaded(row: Row, system: str, step: StepModel, machine: Machine, ranks: 
 
 def _step(row: Row, machine: Machine, ranks: int) -> StepModel:
     hidden, tp = row.whole("hidden") or 1, row.whole("tp") or 1
-    model = TransformerModel.model_validate({
-        "layers": row.whole("layers"), "hidden": hidden, "ffn_hidden": 4 * hidden, "heads": row.whole("heads"),
-        "vocab": 50304, "gated_mlp": False, "positions": row.whole("seq_len_tokens"), "tied_embeddings": True,
-    })  # fmt: skip
+    model = TransformerModel.model_validate(
+        {
+            "layers": row.whole("layers"),
+            "hidden": hidden,
+            "ffn_hidden": 4 * hidden,
+            "heads": row.whole("heads"),
+            "vocab": 50304,
+            "gated_mlp": False,
+            "positions": row.whole("seq_len_tokens"),
+            "tied_embeddings": True,
+        }
+    )
     nodes = -(-ranks * tp // 4)
-    cluster = Cluster.model_validate({"nodes": nodes, "node": machine.node, "network": "slingshot", "storage": "tectonic"})
+    cluster = Cluster.model_validate(
+        {"nodes": nodes, "node": machine.node, "network": "slingshot", "storage": "tectonic"}
+    )
     micro = row.whole("micro_batch_seqs") or 1
-    training = Training.model_validate({"seq_len": row.whole("seq_len_tokens"), "global_batch": micro * ranks,
-                                        "micro_batch": micro, "steps": 1, "precision": "fp16", "grad_dtype": "fp16",
-                                        "recompute": "full"})  # fmt: skip
+    training = Training.model_validate(
+        {
+            "seq_len": row.whole("seq_len_tokens"),
+            "global_batch": micro * ranks,
+            "micro_batch": micro,
+            "steps": 1,
+            "precision": "fp16",
+            "grad_dtype": "fp16",
+            "recompute": "full",
+        }
+    )
     stack = Stack.model_validate({"preset": "deepspeed-2022", "attention": "flash-2", "dp_overlaps": True})
     layout = Layout(dp=ranks, tp=tp, zero=3 if ranks > 1 else 0)
     return StepModel(model=model, cluster=cluster, training=training, layout=layout, schedule="1f1b", stack=stack)

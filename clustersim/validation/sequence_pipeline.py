@@ -32,16 +32,35 @@ def _result(row: Row, name: str) -> Result:
         return Result(name, metric, skipped=f"cannot be run: {error}")
     assumed = {"layout": "tp 8, pp 4 (from memory in the source)", "vocab": "32000", "recompute": "none"}
     sweep = f"{row.text('seq_len_tokens')} {row.text('num_microbatches')}"
-    return Result(name, metric, measured, step.tokens / step.seconds, assumed, group=sweep, label=row.text("method") or "")
+    return Result(
+        name, metric, measured, step.tokens / step.seconds, assumed, group=sweep, label=row.text("method") or ""
+    )
 
 
 def _step(row: Row) -> StepModel:
     hidden = row.whole("hidden") or 1
-    model = TransformerModel.model_validate({"layers": row.whole("num_layers"), "hidden": hidden, "ffn_hidden": 4 * hidden,
-                                             "heads": row.whole("num_heads"), "vocab": 32000, "gated_mlp": False})  # fmt: skip
-    cluster = Cluster.model_validate({"nodes": 4, "node": "dgx-a100", "network": "infiniband-hdr", "storage": "tectonic"})
-    training = Training.model_validate({"seq_len": row.whole("seq_len_tokens"), "steps": 1, "precision": "bf16",
-                                        "global_batch": row.whole("num_microbatches"), "stack": "megatron-2023"})  # fmt: skip
+    model = TransformerModel.model_validate(
+        {
+            "layers": row.whole("num_layers"),
+            "hidden": hidden,
+            "ffn_hidden": 4 * hidden,
+            "heads": row.whole("num_heads"),
+            "vocab": 32000,
+            "gated_mlp": False,
+        }
+    )
+    cluster = Cluster.model_validate(
+        {"nodes": 4, "node": "dgx-a100", "network": "infiniband-hdr", "storage": "tectonic"}
+    )
+    training = Training.model_validate(
+        {
+            "seq_len": row.whole("seq_len_tokens"),
+            "steps": 1,
+            "precision": "bf16",
+            "global_batch": row.whole("num_microbatches"),
+            "stack": "megatron-2023",
+        }
+    )
     kind, slices = KINDS[row.text("method") or ""], row.whole("seq_splits_k") or 1
     schedule: dict[str, Any] = {"kind": kind, **({"slices": slices} if "seq" in kind else {})}
     layout = Layout(tp=8, pp=4, chunks=row.whole("virtual_stages_per_device") or 1, sequence_parallel=True)

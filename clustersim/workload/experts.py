@@ -34,10 +34,8 @@ def exchange_seconds(
     if not once_a_node or group.domains == 1:
         return collective_time("all-to-all", size, group)
     inside = min(group.size, group.per_node)
-    token = size / top_k
-    away = (
-        token * (nodes_reached(group.domains, top_k, node_limit) * (1 - 1 / group.domains)) * inside / group_rate(group, everyone=True)
-    )
+    copies = nodes_reached(group.domains, top_k, node_limit) * (1 - 1 / group.domains)
+    away = size / top_k * copies * inside / group_rate(group, everyone=True)
     fabric = fabric_of(group.node)
     near = size * (inside - 1) / inside / (fabric.all_to_all_share * group.node.link_bandwidth)
     latency = group.network.startup + group.network.latency_at(group.span_gpus, group.node.gpus)
