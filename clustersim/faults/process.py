@@ -57,6 +57,8 @@ class Hit(NamedTuple):
     spare: bool = False
     node: int | None = None
     """The node aimed at, whatever place it stands in; overrides the places."""
+    extra: object = None
+    """What a cause that stops nothing by itself tells the run: a slow-down, a silent corruption."""
 
 
 class Change(NamedTuple):

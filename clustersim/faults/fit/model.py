@@ -67,8 +67,6 @@ class FittedFailures:
         if bursts := self._bursts():
             entry["bursts"] = bursts
         entry["repair"] = distribution(self.repairs.family, self.repairs.values)
-        if len(self.repairs.scale.factors) > 1:
-            entry["repair_calendar"] = [steps(self.repairs.scale)]
         if len(self.repairs.speed.factors) > 1:
             entry["repair_speed"] = [steps(self.repairs.speed)]
         classes = self._classes()

@@ -1,10 +1,10 @@
 """Down times: their family, and how the speed of repair changed over the calendar.
 
-A repair needs an amount of work: of one shape for all, its scale constant within a period of *faults* (what breaks changes).
-Work is done at a *speed* that is constant within a period of calendar time, so that a slow month keeps all nodes down that wait
-in it, and a fast one sends them back together. With ``V`` the integral of the speed, a repair from ``s`` to ``e`` has the
-likelihood ``f(V(e) - V(s)) · v(e)``. The work of a repair that does not hold is ``haste`` times that of one that does (each
-counts by the chance that it did not hold, as the joint fit of recurrence gives it). AIC chooses both sets of periods.
+A repair needs an amount of work with one distribution for all; work is done at a speed that is constant within a period, so
+that a slow month keeps all nodes down that wait in it, and a fast one sends them back together. With ``V`` the integral of the
+speed, a repair from ``s`` to ``e`` has the likelihood ``f(V(e) - V(s)) · v(e)``. The work of a repair that does not hold is
+``haste`` times that of one that does (each counts by the chance that it did not hold, as the joint fit of recurrence gives it).
+AIC chooses the length of the periods.
 
 Faults that were back together with their primary hold one repair, not several, and are left out. How many nodes are down
 depends on the *mean* down time first (Little's law), and maximum likelihood of a family that does not fit the tail can miss it
@@ -39,7 +39,6 @@ class Repairs:
     family: Family
     values: tuple[float, ...]
     haste: float
-    scale: Periods
     speed: Periods
     aic: float
     mean_error: float
@@ -67,7 +66,8 @@ def fit_repairs(log: FaultLog, clusters: Clusters, failed: Array | None = None, 
     edges = [np.array([0.0, log.window_s])]
     edges += [edges_of(log.window_s, width) for width in SEARCHED_S if calendar and log.window_s >= 2 * width]
     weight = None if failed is None else failed[keep]
-    fits = [_search(start, data, log.start_s[keep], edges, weight) for start in overall]
+    fits = [min((_fit(start, data, log.start_s[keep], each, weight) for each in edges), key=lambda found: found.aic)
+            for start in overall]  # fmt: skip
     fits = [replace(fit, mean_error=_down_error(fit, data, log.start_s[keep], weight)) for fit in fits]
     truthful = [fit for fit in fits if abs(fit.mean_error) <= MEAN_TOLERANCE]
     chosen = min(truthful, key=lambda fit: fit.aic) if truthful else min(fits, key=lambda fit: abs(fit.mean_error))
@@ -75,64 +75,41 @@ def fit_repairs(log: FaultLog, clusters: Clusters, failed: Array | None = None, 
     return replace(chosen, overall=overall, zeros=int((~shared & (log.down_s <= 0)).sum()))
 
 
-def _search(start: Fit, data: Lifetimes, times: Array, edges: list[Array], failed: Array | None) -> Repairs:
-    """The smallest AIC over periods of the scale and of the speed, found one after the other until nothing improves."""
-    best = _fit(start, data, times, edges[0], edges[0], failed)
-    for _ in range(3):
-        before = best.aic
-        for each in edges:
-            best = min(best, _fit(start, data, times, each, best.speed.edges, failed), key=lambda found: found.aic)
-        for each in edges:
-            best = min(best, _fit(start, data, times, best.scale.edges, each, failed), key=lambda found: found.aic)
-        if best.aic == before:
-            break
-    return best
-
-
-def _fit(start: Fit, data: Lifetimes, times: Array, scale_edges: Array, speed_edges: Array, failed: Array | None) -> Repairs:
-    """One shape, one haste, a scale a period of faults, a speed a period of the calendar, by maximum likelihood."""
+def _fit(start: Fit, data: Lifetimes, times: Array, edges: Array, failed: Array | None) -> Repairs:
+    """One shape and scale of the work, one haste, a speed a period of the calendar, by maximum likelihood."""
     from scipy.optimize import minimize
 
-    family, shapes = start.family, len(start.values) - 1
-    problem = _Work(start, data, times, scale_edges, speed_edges, failed)
-    scales, speeds = len(scale_edges) - 1, len(speed_edges) - 1
-    first = np.concatenate([np.log(start.values[:-1]), [0.0], np.zeros(scales + speeds)])
-    bounds = [(-3.0, 3.0)] * shapes + [(-4.0, 4.0) if failed is not None else (0.0, 0.0)] + [(-6.0, 6.0)] * (scales + speeds)
-    bounds[-1] = (0.0, 0.0)  # the last speed is 1: a common factor of speeds and scales says nothing
+    family, shapes, periods = start.family, len(start.values) - 1, len(edges) - 1
+    problem = _Work(start, data, times, edges, failed)
+    first = np.concatenate([np.log(start.values[:-1]), [0.0], np.zeros(periods)])
+    bounds = [(-3.0, 3.0)] * shapes + [(-4.0, 4.0) if failed is not None else (0.0, 0.0)] + [(-6.0, 6.0)] * periods
     found = minimize(problem.loss, first, jac=problem.gradient, method="L-BFGS-B", bounds=bounds, options={"maxiter": 2000})
-    _, scale, speed = problem.split(found.x)
-    scale, speed = np.exp(scale), np.exp(speed)
-    lengths = np.diff(speed_edges)
-    mean = float((speed * lengths).sum() / lengths.sum())
-    number = np.bincount(problem.period, minlength=scales)
-    base = float((scale * number).sum() / number.sum())
-    values = (*(float(item) for item in np.exp(found.x[:shapes])), start.values[-1] * base / mean)
-    criterion = 2 * (shapes + (failed is not None) + scales + speeds - 1) + 2 * float(found.fun)
-    return Repairs(family, values, math.exp(found.x[shapes]), Periods(scale_edges, scale / base),
-                   Periods(speed_edges, speed / mean), criterion, math.nan, [], 0)  # fmt: skip
+    head, speed = problem.split(found.x)
+    lengths = np.diff(edges)
+    mean = float((np.exp(speed) * lengths).sum() / lengths.sum())
+    values = (*(float(item) for item in np.exp(head[:shapes])), start.values[-1] / mean)
+    criterion = 2 * (shapes + (failed is not None) + periods) + 2 * float(found.fun)
+    return Repairs(family, values, math.exp(head[shapes]), Periods(edges, np.exp(speed) / mean), criterion, math.nan, [], 0)
 
 
 class _Work:
     """Minus the log likelihood of repairs whose work is done at a speed that changes, and its gradient.
 
-    The parameters are the logarithms of the shape (if any), of the haste, of the scale of each period of faults, and of the
-    speed of each period of the calendar.
+    The parameters are the logarithms of the shape (if any), of the haste, and of the speed of each period; the scale stays,
+    since speeds and scale say the same.
     """
 
-    def __init__(self, start: Fit, data: Lifetimes, times: Array, scale_edges: Array, speed_edges: Array,
-                 failed: Array | None) -> None:  # fmt: skip
+    def __init__(self, start: Fit, data: Lifetimes, times: Array, edges: Array, failed: Array | None) -> None:
         self.family, self.scale, self.shapes = start.family, start.values[-1], len(start.values) - 1
         self.seen = data.observed
-        self.scales = len(scale_edges) - 1
-        self.period = Periods(scale_edges, np.ones(self.scales)).index(times)
-        self.inside = _overlaps(times, times + data.times, speed_edges)
-        last = np.clip(np.searchsorted(speed_edges, times + data.times, side="left") - 1, 0, len(speed_edges) - 2)
-        self.ends = np.bincount(last[self.seen], minlength=len(speed_edges) - 1).astype(np.float64)
+        self.inside = _overlaps(times, times + data.times, edges)
+        last = np.clip(np.searchsorted(edges, times + data.times, side="left") - 1, 0, len(edges) - 2)
+        self.ends = np.bincount(last[self.seen], minlength=len(edges) - 1).astype(np.float64)
         self.weights = [(np.ones(len(times)), 0.0)] if failed is None else [(1 - failed, 0.0), (failed, 1.0)]
 
-    def split(self, theta: Array) -> tuple[Array, Array, Array]:
-        """(shape and haste, scale of each period, speed of each period), all logarithms."""
-        return np.split(theta, [self.shapes + 1, self.shapes + 1 + self.scales])  # type: ignore[return-value]
+    def split(self, theta: Array) -> tuple[Array, Array]:
+        """(shape and haste, speeds), all logarithms."""
+        return theta[: self.shapes + 1], theta[self.shapes + 1 :]
 
     def _each(self, work: Array, shape: tuple[float, ...]) -> Array:
         """Log density of each repair's work (survivor function where the end was not seen) in units of its scale."""
@@ -141,39 +118,36 @@ class _Work:
         value[~self.seen] = self.family.logsf(work[~self.seen], *shape, 1.0)
         return value
 
-    def _value(self, head: Array, work: Array, log_scale: Array) -> float:
+    def _value(self, head: Array, work: Array) -> float:
         shape = tuple(np.exp(head[: self.shapes]))
         total = 0.0
         for weight, hasty in self.weights:
-            shift = log_scale + hasty * head[self.shapes]
-            total += float(weight @ (self._each(work / np.exp(shift), shape) - shift * self.seen))
+            shift = math.log(self.scale) + hasty * float(head[self.shapes])
+            total += float(weight @ (self._each(work / math.exp(shift), shape) - shift * self.seen))
         return total
 
-    def _work(self, scales: Array, speeds: Array) -> tuple[Array, Array]:
-        return np.maximum(self.inside @ np.exp(speeds), 1e-3), scales[self.period] + math.log(self.scale)
+    def _done(self, speeds: Array) -> Array:
+        return np.maximum(self.inside @ np.exp(speeds), 1e-3)
 
     def loss(self, theta: Array) -> float:
         """Minus the log likelihood."""
-        head, scales, speeds = self.split(theta)
-        return -self._value(head, *self._work(scales, speeds)) - float(self.ends @ speeds)
+        head, speeds = self.split(theta)
+        return -self._value(head, self._done(speeds)) - float(self.ends @ speeds)
 
     def gradient(self, theta: Array) -> Array:
-        """Gradient of ``loss``: scales and speeds by the chain rule over each repair's work, the rest by differences."""
-        head, scales, speeds = self.split(theta)
-        work, log_scale = self._work(scales, speeds)
-        shape, step = tuple(np.exp(head[: self.shapes])), 1e-5
+        """Gradient of ``loss``: speeds by the chain rule over each repair's work, the rest by central differences."""
+        head, speeds = self.split(theta)
+        work, shape, step = self._done(speeds), tuple(np.exp(head[: self.shapes])), 1e-5
         slope = np.zeros(len(work))  # d log density ÷ d log work
         for weight, hasty in self.weights:
-            unit = work / np.exp(log_scale + hasty * head[self.shapes])
+            unit = work / (self.scale * math.exp(hasty * head[self.shapes]))
             slope += weight * (self._each(unit * math.exp(step), shape) - self._each(unit * math.exp(-step), shape)) / (2 * step)
         first = np.empty(len(head))
         for index in range(len(head)):
             shift = np.zeros(len(head))
             shift[index] = step
-            first[index] = (self._value(head + shift, work, log_scale) - self._value(head - shift, work, log_scale)) / (2 * step)
-        by_scale = np.bincount(self.period, weights=-slope - self.seen, minlength=self.scales)
-        by_speed = ((slope / work) @ self.inside) * np.exp(speeds) + self.ends
-        return -np.concatenate([first, by_scale, by_speed])
+            first[index] = (self._value(head + shift, work) - self._value(head - shift, work)) / (2 * step)
+        return -np.concatenate([first, ((slope / work) @ self.inside) * np.exp(speeds) + self.ends])
 
 
 def _down_error(fit: Repairs, data: Lifetimes, times: Array, failed: Array | None, log_factor: float = 0.0) -> float:
@@ -206,7 +180,7 @@ def _expected_down(fit: Repairs, times: Array, failed: Array | None) -> float:
     """Expected down time of all repairs within the window, in seconds: the integral of their survivor functions."""
     moments = np.linspace(0.0, float(fit.speed.edges[-1]), 400)
     done = fit.speed.cumulated(moments)
-    work = (done[None, :] - fit.speed.cumulated(times)[:, None]) / fit.scale.at(times)[:, None]
+    work = done[None, :] - fit.speed.cumulated(times)[:, None]
     slow = np.zeros(len(times)) if failed is None else failed
     total = np.zeros(len(moments))
     for weight, factor in ((1 - slow, 1.0), (slow, fit.haste)):
