@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import TYPE_CHECKING
 
 from clustersim.run.job import Job
@@ -19,8 +20,17 @@ def prepare(scenario: Scenario, step: Step | None = None) -> Prepared:
 
 
 def run_replica(prepared: Prepared, seed: int, replica: int = 0, events: bool = True) -> RunResult:
-    """One replica of a prepared scenario; ``events``: keep the event log."""
-    return Job(prepared, seed, replica, events).run()
+    """One replica of a prepared scenario; ``events``: keep the event log.
+
+    Garbage of reference cycles waits until the replica is over: looking for it meanwhile costs a fifth of the time.
+    """
+    collecting = gc.isenabled()
+    gc.disable()
+    try:
+        return Job(prepared, seed, replica, events).run()
+    finally:
+        if collecting:
+            gc.enable()
 
 
 def simulate(scenario: Scenario, *, seed: int | None = None, replica: int = 0, step: Step | None = None) -> RunResult:
