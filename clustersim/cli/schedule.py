@@ -94,15 +94,34 @@ def check(
     microbatches: Annotated[int | None, typer.Option("--microbatches", "-m", min=1, show_default=False)] = None,
     slices: Slices = 1,
     chains: Chains = 1,
+    model: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--model",
+            metavar="NAME",
+            show_default=False,
+            help="How messages wait: buffered, stream, rendezvous; default: all three. Repeatable.",
+        ),
+    ] = None,
+    eager_bytes: Annotated[
+        float, typer.Option("--eager-bytes", min=0, help="Messages of at most this size never wait for their receive.")
+    ] = 0.0,
+    message_bytes: Annotated[
+        float | None, typer.Option("--message-bytes", min=0, show_default=False, help="Size of each message.")
+    ] = None,
     json: Json = False,
 ) -> None:
-    """Every fault of an op list: work missing or doubled, wrong order, deadlocks. Exit 1 if there are any, 3 for a deadlock."""
+    """Every fault of an op list: work missing or doubled, wrong order, deadlocks, sends and receives that hang.
+
+    Exit 1 if there are any, 3 for a deadlock.
+    """
     from clustersim.cli.talk import print_json
-    from clustersim.pipeline.check import check as find_faults
+    from clustersim.pipeline.check_comms import check_all
     from clustersim.pipeline.text import load_program
 
     program = load_program(file, microbatches=microbatches, slices=slices, chains=chains)
-    findings = find_faults(program)
+    size = float("inf") if message_bytes is None else message_bytes
+    findings = check_all(program, _models(model), eager_bytes=eager_bytes, message_bytes=size)
     if json:
         print_json({"file": file, "ok": not findings, "findings": [asdict(finding) for finding in findings]})
     for finding in findings:
@@ -112,12 +131,32 @@ def check(
             f"{file}: ok: {len(program.ranks)} ranks, {program.stages} stages, {program.microbatches} microbatches"
         )
     if findings:
-        raise typer.Exit(3 if any(finding.kind == "cycle" for finding in findings) else 1)
+        raise typer.Exit(3 if any(finding.kind in ("cycle", "communication") for finding in findings) else 1)
+
+
+def _models(names: list[str] | None) -> Any:
+    """The communication models of ``--model``.
+
+    Raises:
+        InputError: for an unknown one.
+    """
+    from clustersim.errors import InputError, Problem, nearest
+
+    known = ("buffered", "stream", "rendezvous")
+    for name in names or ():
+        if name not in known:
+            raise InputError(Problem("--model", f"'{name}' is none of {', '.join(known)}{nearest(name, known)}"))
+    return tuple(names) if names else known
 
 
 @app.command()
 def evaluate(
-    file: File,
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE…", show_default=False, help="CSV op lists, or names of schedules; several are compared."
+        ),
+    ],
     costs: Annotated[
         str,
         typer.Option(
@@ -144,21 +183,62 @@ def evaluate(
     from clustersim.pipeline.graph import compile as compiled
     from clustersim.pipeline.replay import replay
 
-    if _is_name(file):
-        program = _program(file, pp, microbatches or 8, chunks, slices, options)
+    model = _costs(costs, latency)
+    programs = [_read(file, pp, microbatches, chunks, slices, chains, options) for file in files]
+    graphs = [compiled(program) for program in programs]
+    lines = [replay(graph, model.durations(graph), model.delays(graph)) for graph in graphs]
+    numbers = [measure(line) for line in lines]
+    if json:
+        print_json(
+            numbers[0] if len(files) == 1 else [{"schedule": f, **n} for f, n in zip(files, numbers, strict=True)]
+        )
     else:
-        from clustersim.pipeline.text import load_program
-
-        program = load_program(file, microbatches=microbatches, slices=slices, chains=chains)
-    graph, model = compiled(program), _costs(costs, latency)
-    line = replay(graph, model.durations(graph), model.delays(graph))
-    numbers = measure(line)
-    print_json(numbers) if json else typer.echo(_table(program, numbers))
+        typer.echo("\n\n".join(_table(program, told) for program, told in zip(programs, numbers, strict=True)))
+        if len(files) > 1:
+            typer.echo("\n" + _differences(files, numbers))
     if timeline is not None:
+        from clustersim.report.scene import View
         from clustersim.report.timeline import write_timeline
 
-        write_timeline(timeline, line, title=file)
+        views = [View(line, title=file, time_unit="") for line, file in zip(lines, files, strict=True)]
+        write_timeline(timeline, views, title=" against ".join(files))
         Talk(quiet).remark(f"wrote {timeline}")
+
+
+def _read(
+    file: str,
+    pp: int,
+    microbatches: int | None,
+    chunks: int | None,
+    slices: int,
+    chains: int,
+    options: list[str] | None,
+) -> Program:
+    """The op list of a schedule's name or of a CSV file."""
+    if _is_name(file):
+        return _program(file, pp, microbatches or 8, chunks, slices, options)
+    from clustersim.pipeline.text import load_program
+
+    return load_program(file, microbatches=microbatches, slices=slices, chains=chains)
+
+
+def _differences(names: list[str], numbers: list[dict[str, Any]]) -> str:
+    """Each op list against the first."""
+    from clustersim.report.study_text import table
+
+    first = numbers[0]
+    rows = [
+        [
+            name,
+            f"{told['makespan']:g}",
+            f"{told['makespan'] / first['makespan'] - 1:+.2%}",
+            f"{told['bubble']['step']:.2%}",
+            f"{max(told['peak_in_flight_microbatches']):g}",
+            f"{told['messages']}",
+        ]
+        for name, told in zip(names, numbers, strict=True)
+    ]
+    return table(["schedule", "makespan", "against the first", "bubble of step", "held", "messages"], rows)
 
 
 def _is_name(text: str) -> bool:
@@ -174,7 +254,11 @@ def _program(
     from clustersim.pipeline.schedule import Pipeline
 
     schedule = _schedule(name, options)
-    return schedule.program(Pipeline(pp, microbatches, chunks or schedule.default_chunks(), slices))
+    pipe = Pipeline(pp, microbatches, chunks or schedule.default_chunks(), slices)
+    made = schedule.program(pipe)
+    for note in schedule.notes(pipe):
+        typer.echo(f"{name}: {note}", err=True)
+    return made
 
 
 def _schedule(name: str, options: list[str] | None) -> Schedule:

@@ -79,7 +79,7 @@ def gantt(
     for view, panel in zip(shown, axes, strict=True):
         panel.set_xlim(0, end)
         _draw(panel, view, memory, causes, critical)
-    axes[-1].set_xlabel(f"time [{shown[0].time_unit}]", fontsize=9)
+    axes[-1].set_xlabel(f"time [{shown[0].time_unit}]" if shown[0].time_unit else "time", fontsize=9)
     for panel in axes[:-1]:
         panel.tick_params(labelbottom=False)
     _legend(figure, shown, causes, critical, total)
@@ -127,7 +127,7 @@ def _draw(axes: Axes, view: View, memory: bool, causes: bool, critical: bool) ->
         _strips(axes, view, height)
     numbers = view.numbers
     bubble = numbers["bubble"]["step"]  # type: ignore[index]
-    said = f"makespan {view.timeline.makespan:.6g} {view.time_unit}" + (
+    said = f"makespan {view.timeline.makespan:.6g} {view.time_unit}".rstrip() + (
         "" if bubble is None else f", idle {100 * bubble:.1f} % of the step"
     )
     axes.set_title(f"{_plain(view.name)}   ({said})", loc="left", fontsize=10, pad=4)

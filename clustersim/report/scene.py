@@ -262,7 +262,8 @@ class Row:
 def comparison(shown: Sequence[View]) -> list[Row]:
     """The difference table: step, the three bubbles, peak, messages and idle by cause."""
     every = [view.numbers for view in shown]
-    rows = [Row(f"makespan [{shown[0].time_unit}]", tuple(n["makespan"] for n in every))]  # type: ignore[misc]
+    unit = f" [{shown[0].time_unit}]" if shown[0].time_unit else ""
+    rows = [Row(f"makespan{unit}", tuple(n["makespan"] for n in every))]  # type: ignore[misc]
     for key, name in (("step", "bubble ÷ step"), ("span", "bubble ÷ longest rank span"), ("work", "bubble ÷ work")):
         rows.append(Row(name, tuple(n["bubble"][key] for n in every), percent=True))  # type: ignore[index]
     peaks = tuple(max((held.peak for held in view.memory), default=0.0) for view in shown)

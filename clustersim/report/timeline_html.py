@@ -100,7 +100,7 @@ def _view(view: View) -> dict[str, Any]:
     length = boxes.end - boxes.start
     longest = [float(length[by[first[r] : first[r + 1]]].max(initial=0.0)) for r in range(graph.ranks)]
     bubble = view.numbers["bubble"]["step"]  # type: ignore[index]
-    said = f"makespan {timeline.makespan:.6g} {view.time_unit}"
+    said = f"makespan {timeline.makespan:.6g} {view.time_unit}".rstrip()
     return {
         "title": view.name,
         "said": said + ("" if bubble is None else f", idle {100 * bubble:.1f} % of the step"),

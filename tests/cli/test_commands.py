@@ -303,3 +303,28 @@ class TestSchedule:
 
 def test_schema_is_json(cli: Cli) -> None:
     assert cli("schema").json["title"] == "clustersim scenario"
+
+
+def test_schedules_are_compared_side_by_side(cli: Callable[..., Any], tmp_path: Path) -> None:
+    both = cli("schedule", "evaluate", "zb-h1", "1f1b", "--pp", "4", "--microbatches", "8", "--json").json
+    assert [(item["schedule"], item["makespan"]) for item in both] == [("zb-h1", 27.0), ("1f1b", 33.0)]
+    told = cli("schedule", "evaluate", "zb-h1", "1f1b", "--timeline", str(tmp_path / "two.svg"))
+    assert "+22.22%" in told.out
+    assert (tmp_path / "two.svg").stat().st_size > 1000
+
+
+def test_hanging_communication_is_found(cli: Callable[..., Any], tmp_path: Path) -> None:
+    """Both ranks send before they receive: buffered sends hide it, a rendezvous hangs unless messages are eager."""
+    path = tmp_path / "late.csv"
+    path.write_text(
+        "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n"
+    )
+    found = cli("schedule", "check", str(path), "--model", "rendezvous")
+    assert found.code == 3
+    assert "rank 0 at 0SEND_F1" in found.err
+    assert cli("schedule", "check", str(path), "--model", "buffered").code == 0
+    small = ("--eager-bytes", "1000", "--message-bytes", "500")
+    assert cli("schedule", "check", str(path), *small).code == 0
+    wrong = cli("schedule", "check", str(path), "--model", "streem")
+    assert wrong.code == 2
+    assert "did you mean 'stream'" in wrong.err
