@@ -69,6 +69,11 @@ class Paces:
             seconds, self._tokens = self._measure(Conditions())
         self.nominal = Pace(seconds, seconds * slowdown, seconds)
 
+    @property
+    def flexible(self) -> bool:
+        """Whether the step depends on conditions; a fixed one does not."""
+        return self._source is not None
+
     def _measure(self, conditions: Conditions) -> tuple[float, float]:
         assert self._source is not None
         found = self._source.step_time(conditions)

@@ -1,0 +1,199 @@
+"""What troubles a job without stopping it: slow nodes and links, congestion, silent corruption, and their discovery.
+
+A slow-down changes the pace of training while its node works in a place of the job; the step model says by how much. One that
+is noticed, and a corruption that comes to light, strike like any other failure from then on.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from clustersim.checkpoint.pattern import Pace
+from clustersim.checkpoint.tiers import Copy, Tier
+from clustersim.faults.failure import FailureModel, Severity
+from clustersim.faults.process import Hit
+from clustersim.faults.silent import Silent, SilentCorruption
+from clustersim.faults.slow import Slow
+from clustersim.pipeline.conditions import Conditions
+from clustersim.run.clock import at
+
+if TYPE_CHECKING:
+    import simpy
+
+    from clustersim.run.cluster import Fleet
+    from clustersim.run.log import Log
+    from clustersim.run.prepared import Prepared
+    from clustersim.run.training import Trainer
+
+ROUNDING = 0.01
+"""Factors of slow-downs are rounded to this, so that the step model is asked once for all that are alike."""
+
+
+class Patient(Protocol):
+    """The job, as far as its afflictions see it."""
+
+    env: simpy.Environment
+    prepared: Prepared
+    fleet: Fleet
+    trainer: Trainer
+    log: Log
+
+    def change_pace(self, pace: Pace) -> None:
+        """Steps take another time from the next one on."""
+
+    def struck_by(self, hit: Hit) -> None:
+        """A failure strikes now."""
+
+    def disturb(self) -> None:
+        """Go on event by event."""
+
+
+class Afflictions:
+    """All that is wrong with a job's nodes though it trains.
+
+    Args:
+        job: whose training slows down.
+        count: told the seconds of each change of pace (for tests); None: nobody is told.
+    """
+
+    def __init__(self, job: Patient, count: Callable[[float], None] | None = None) -> None:
+        self._job, self._count = job, count
+        self._slow: dict[int, tuple[int, float, str]] = {}
+        """Episode → (node, factor, what); node −1: all."""
+        self._number = 0
+        self._pace = job.trainer.pace
+        self._clean: dict[int, Copy] = {}
+        """Node with a corruption nobody has noticed → the newest shared copy of before."""
+
+    def takes(self, hit: Hit) -> bool:
+        """Whether a hit is one of these; if so, it takes its course."""
+        if isinstance(hit.extra, Slow):
+            self._begin(hit, hit.extra)
+        elif isinstance(hit.extra, Silent):
+            self._corrupt(hit, hit.extra)
+        else:
+            return False
+        return True
+
+    # -- slow-downs
+
+    def _begin(self, hit: Hit, slow: Slow) -> None:
+        node = -1
+        if slow.what != "cluster":
+            node = self._job.fleet.places[hit.first]
+            if node < 0:
+                return
+        factor = max(1.0, round(slow.factor / ROUNDING) * ROUNDING)
+        for begin, end in slow.spans:
+            number, self._number = self._number, self._number + 1
+            entry = (node, factor, slow.what)
+            self._at(begin, lambda number=number, entry=entry: self._set(number, entry))
+            self._at(end, lambda number=number: self._set(number, None))
+        if slow.noticed_s is not None:
+            self._at(hit.time_s + slow.noticed_s, lambda: self._noticed(hit, slow, node))
+
+    def _at(self, time_s: float, call: Callable[[], None]) -> None:
+        if time_s <= self._job.env.now:
+            call()
+        else:
+            at(self._job.env, time_s, lambda _: call(), "slow-down")
+
+    def _set(self, number: int, entry: tuple[int, float, str] | None) -> None:
+        if entry is None:
+            self._slow.pop(number, None)
+        else:
+            self._slow[number] = entry
+        self.refresh()
+
+    def _noticed(self, hit: Hit, slow: Slow, node: int) -> None:
+        """A straggler has been found: the node that is blamed is replaced as if it had failed."""
+        fleet = self._job.fleet
+        if slow.blamed is not None:
+            place = int(slow.blamed * fleet.nodes)
+            self._job.struck_by(hit._replace(time_s=self._job.env.now, first=place, last=place + 1, extra=None))
+        elif fleet.place_of(node) is not None:
+            self._job.struck_by(hit._replace(time_s=self._job.env.now, node=node, extra=None))
+
+    def refresh(self) -> None:
+        """Set the pace that the slow nodes which work for the job allow."""
+        pace = self._paced()
+        if pace != self._pace:
+            self._pace = pace
+            self._job.change_pace(pace)
+            if self._count is not None:
+                self._count(pace.step_s)
+
+    def moved(self) -> None:
+        """Nodes have changed places: slow ones may have come or gone."""
+        if self._slow:
+            self.refresh()
+
+    def _paced(self) -> Pace:
+        nodes: dict[int, float] = {}
+        links: dict[int, float] = {}
+        everywhere = 1.0
+        for node, factor, what in self._slow.values():
+            place = -1 if node < 0 else self._job.fleet.place_of(node)
+            if place is None:
+                continue
+            if what == "cluster":
+                everywhere = max(everywhere, factor)
+                continue
+            where = nodes if what == "compute" else links
+            where[place] = max(where.get(place, 1.0), factor)
+        return self._job.prepared.slowed(nodes, links, everywhere)
+
+    # -- silent corruption
+
+    def _corrupt(self, hit: Hit, silent: Silent) -> None:
+        """From now on training is wrong; remember the newest shared copy that is right."""
+        job = self._job
+        node = job.fleet.places[hit.first]
+        if node < 0 or node in self._clean:
+            return
+        job.disturb()
+        self._at_soon(lambda: self._pin(node))
+        if silent.latency_s is not None:
+            self._at(hit.time_s + silent.latency_s, lambda: self._exposed(hit, node))
+
+    def _at_soon(self, call: Callable[[], None]) -> None:
+        """After the interrupts of this instant have been delivered."""
+        at(self._job.env, self._job.env.now, lambda _: call(), "corruption")
+
+    def _pin(self, node: int) -> None:
+        copies = self._job.trainer.copies
+        clean = copies.on(Tier.SHARED) or copies.newest()
+        if clean is not None:
+            self._clean[node] = min((clean, *self._clean.values()), key=lambda copy: copy.step)
+
+    def _exposed(self, hit: Hit, node: int) -> None:
+        """A corruption has come to light: everything saved since is spoilt, the node is replaced."""
+        job, clean = self._job, self._clean.pop(node, None)
+        if clean is not None:
+            job.trainer.spoilt = clean
+        if job.fleet.place_of(node) is None:
+            place = hit.first if job.fleet.working(hit.first, hit.first + 1) else None
+            if place is None:
+                return
+            hit = hit._replace(cause=hit.cause.model_copy(update={"severity": Severity.PROCESS}))
+            job.struck_by(hit._replace(time_s=job.env.now, extra=None))
+            return
+        job.struck_by(hit._replace(time_s=job.env.now, node=node, extra=None))
+
+
+def check_overhead(causes: tuple[FailureModel, ...]) -> float:
+    """Share of training time that checks for silent corruption cost, all together."""
+    return sum(cause.overhead for cause in causes if isinstance(cause, SilentCorruption))
+
+
+def conditions(nodes: dict[int, float], links: dict[int, float], everywhere: float, total: int,
+               alike: Callable[[int], int]) -> Conditions:  # fmt: skip
+    """Conditions of slow places; places that are ``alike`` count as the same one, the slowest of them sets the pace."""
+    slow: dict[int, float] = {}
+    weak: dict[int, float] = {} if everywhere == 1 else dict.fromkeys(range(total), 1 / everywhere)
+    for place, factor in nodes.items():
+        slow[alike(place)] = max(slow.get(alike(place), 1.0), factor)
+    for place, factor in links.items():
+        weak[alike(place)] = min(weak.get(alike(place), 1.0), 1 / factor)
+    return Conditions(slow=tuple(sorted(slow.items())), slow_links=tuple(sorted(weak.items())))
