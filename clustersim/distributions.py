@@ -7,7 +7,7 @@ a negative time unnoticed.
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -137,18 +137,23 @@ class Lognormal(Distribution, kind="lognormal"):
         return self.median * math.exp(self.sigma_log**2 / 2)
 
 
-class Weibull(Distribution, kind="weibull"):
-    """Weibull with ``shape`` k and either ``scale`` or ``mean``; ``mean = scale · Γ(1 + 1/k)``."""
+class Shaped(Distribution):
+    """A distribution with a ``shape`` and either its ``scale`` or its ``mean``."""
 
     shape: float = Field(ge=0.05, le=1000)
     scale: PositiveSeconds | None = None
     mean: PositiveSeconds | None = None
 
     @model_validator(mode="after")
-    def _one_of(self) -> Weibull:
+    def _one_of(self) -> Self:
         if (self.mean is None) == (self.scale is None):
             raise ValueError("needs exactly one of 'scale' and 'mean' beside 'shape'")
         return self
+
+    @property
+    def unit_mean(self) -> float:
+        """Mean at a scale of 1."""
+        raise TypeError(f"{type(self).__name__} has no mean")
 
     @property
     def scale_s(self) -> float:
@@ -156,41 +161,34 @@ class Weibull(Distribution, kind="weibull"):
         if self.scale is not None:
             return self.scale
         assert self.mean is not None
-        return self.mean / math.gamma(1 + 1 / self.shape)
+        return self.mean / self.unit_mean
+
+    def mean_s(self) -> float:
+        return self.scale_s * self.unit_mean
+
+
+class Weibull(Shaped, kind="weibull"):
+    """Weibull with ``shape`` k and either ``scale`` or ``mean``; ``mean = scale · Γ(1 + 1/k)``."""
+
+    @property
+    def unit_mean(self) -> float:
+        """Γ(1 + 1/k)."""
+        return math.gamma(1 + 1 / self.shape)
 
     def draw(self, rng: np.random.Generator, size: int) -> np.ndarray:
         return self.scale_s * rng.weibull(self.shape, size)
 
-    def mean_s(self) -> float:
-        return self.scale_s * math.gamma(1 + 1 / self.shape)
 
-
-class Gamma(Distribution, kind="gamma"):
+class Gamma(Shaped, kind="gamma"):
     """Gamma with ``shape`` k and either ``scale`` or ``mean``; ``mean = shape · scale``."""
 
-    shape: float = Field(ge=0.05, le=1000)
-    scale: PositiveSeconds | None = None
-    mean: PositiveSeconds | None = None
-
-    @model_validator(mode="after")
-    def _one_of(self) -> Gamma:
-        if (self.mean is None) == (self.scale is None):
-            raise ValueError("needs exactly one of 'scale' and 'mean' beside 'shape'")
-        return self
-
     @property
-    def scale_s(self) -> float:
-        """Scale in seconds."""
-        if self.scale is not None:
-            return self.scale
-        assert self.mean is not None
-        return self.mean / self.shape
+    def unit_mean(self) -> float:
+        """The shape."""
+        return self.shape
 
     def draw(self, rng: np.random.Generator, size: int) -> np.ndarray:
         return rng.gamma(self.shape, self.scale_s, size)
-
-    def mean_s(self) -> float:
-        return self.shape * self.scale_s
 
 
 class Empirical(Distribution, kind="empirical"):

@@ -1,69 +1,40 @@
-"""Megatron's layout strings: which layers each virtual stage holds, written out.
-
-``E|(t|)*10m|L``: ``|`` ends a stage; ``E`` embedding, ``t`` transformer layer, ``m`` prediction layer, ``L`` output
-head and loss; ``x*4`` and ``(…)*4`` repeat; commas and blanks are ignored.
-"""
+"""What a layout string of the scenario (``parallelism.stage_layout``) means for the step model."""
 
 from __future__ import annotations
 
-import re
-
 from clustersim.errors import InputError, Problem
+from clustersim.pipeline.stages import StageLayers, parse_layout
 from clustersim.workload.model import TransformerModel
 
 _PATH = "parallelism.stage_layout"
-_TOKEN = re.compile(r"[EtmL|()]|\*\d+")
-
-
-def expand(text: str) -> str:
-    """The layout with every repetition written out.
-
-    Raises:
-        InputError: a character that means nothing, an unbalanced parenthesis, a repetition of nothing.
-    """
-    compact = re.sub(r"[\s,]", "", text)
-    tokens = _TOKEN.findall(compact)
-    if "".join(tokens) != compact:
-        raise _wrong(text, "may hold E, t, m, L, |, parentheses and *number")
-    stack: list[list[str]] = [[]]
-    for token in tokens:
-        if token == "(":
-            stack.append([])
-        elif token == ")":
-            if len(stack) == 1:
-                raise _wrong(text, "closes a parenthesis that was not opened")
-            group = "".join(stack.pop())
-            stack[-1].append(group)
-        elif token.startswith("*"):
-            if not stack[-1]:
-                raise _wrong(text, "repeats nothing")
-            stack[-1][-1] *= int(token[1:])
-        else:
-            stack[-1].append(token)
-    if len(stack) > 1:
-        raise _wrong(text, "leaves a parenthesis open")
-    return "".join(stack[0])
 
 
 def layer_counts(text: str, model: TransformerModel, stages: int) -> list[int]:
-    """Transformer layers of each of ``stages`` virtual stages.
+    """Transformer layers of each of ``stages`` virtual stages; the notation is that of ``pipeline.stages``.
 
     Raises:
-        InputError: other stages or layers than the model and the schedule have; embedding not first, head or prediction
-            layers not in the last stage (where this model of a step puts them).
+        InputError: no layout; other stages or layers than the model and the schedule have; embedding not first, head or
+            prediction layers not in the last stage (where this model of a step puts them).
     """
-    held = expand(text).split("|")
+    try:
+        held = parse_layout(text)
+    except InputError as error:
+        raise InputError([Problem(_PATH, problem.message) for problem in error.problems]) from None
+    wrong = _disagreement(held, model, stages)
+    if wrong is not None:
+        raise InputError(Problem(_PATH, f"'{text}' {wrong}"))
+    return [stage.layers for stage in held]
+
+
+def _disagreement(held: tuple[StageLayers, ...], model: TransformerModel, stages: int) -> str | None:
+    """The first thing in which the layout is not this model on this pipeline; None: all is well."""
     if len(held) != stages:
-        raise _wrong(text, f"has {len(held)} stages, but pp x chunks is {stages}")
-    counts = [stage.count("t") for stage in held]
-    if sum(counts) != model.layers:
-        raise _wrong(text, f"has {sum(counts)} layers, but the model has {model.layers}")
-    if any("E" in stage for stage in held[1:]) or any("L" in stage or "m" in stage for stage in held[:-1]):
-        raise _wrong(text, "must have E in the first stage, and m and L in the last")
-    if held[-1].count("m") not in (0, model.mtp_layers):
-        raise _wrong(text, f"has {held[-1].count('m')} prediction layers, but the model has {model.mtp_layers}")
-    return counts
-
-
-def _wrong(text: str, what: str) -> InputError:
-    return InputError(Problem(_PATH, f"'{text}' {what}"))
+        return f"has {len(held)} stages, but pp x chunks is {stages}"
+    layers = sum(stage.layers for stage in held)
+    if layers != model.layers:
+        return f"has {layers} layers, but the model has {model.layers}"
+    if any(stage.embedding for stage in held[1:]) or any(stage.losses or stage.mtp for stage in held[:-1]):
+        return "must have E in the first stage, and m and L in the last"
+    if held[-1].mtp not in (0, model.mtp_layers):
+        return f"has {held[-1].mtp} prediction layers, but the model has {model.mtp_layers}"
+    return None

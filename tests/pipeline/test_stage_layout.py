@@ -5,15 +5,10 @@ from __future__ import annotations
 import pytest
 
 from clustersim.errors import InputError
-from clustersim.pipeline.stage_layout import expand, layer_counts
+from clustersim.pipeline.stage_layout import layer_counts
 from clustersim.workload.model import TransformerModel
 
 V3 = TransformerModel.preset("deepseek-v3")
-
-
-def test_expand() -> None:
-    assert expand("E|(t|)*3, m|L") == "E|t|t|t|m|L"
-    assert expand("Et*2|((t)*2|)*2L") == "Ett|tt|tt|L"
 
 
 # Layouts that Megatron Bridge ships for DeepSeek-V3 (61 layers, one prediction layer).
@@ -30,14 +25,14 @@ def test_deepseek_layouts(text: str, stages: int, ends: tuple[int, int]) -> None
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("Ex|L", "may hold"),
+        ("Ex|L", "means nothing"),
         ("E(t|L", "open"),
-        ("Et)|L", "not opened"),
+        ("Et)|L", "never opened"),
         ("*3E|L", "repeats nothing"),
         ("Et|L", "stages"),
         ("Et*4|(t*4|)*14tL|", "stages"),
         ("Et*4|(t*4|)*14ttmL", "layers"),
-        ("t*4|E(t*4|)*14tmL", "stages|must have E"),
+        ("t*4|E(t*4|)*14tmL", "belongs on the first stage"),
         ("Et*4|(t*4|)*14tmmL", "prediction"),
     ],
 )
