@@ -65,7 +65,7 @@ class Change(NamedTuple):
     """A node's state has changed, for arrivals that observe."""
 
     time_s: float
-    what: Literal["failed", "removed", "repaired", "placed", "retired"]
+    what: Literal["failed", "removed", "repaired", "placed", "retired", "cured"]
     node: int
     place: int
     """The job's place concerned; −1: none."""
@@ -197,6 +197,10 @@ class Arrivals:
 
     def observe(self, change: Change) -> bool:
         """A node's state has changed; True when ``next_s`` is another than before."""
+        return False
+
+    def will_fail(self, node: int) -> bool:
+        """Whether the repair of a node that is down will not hold (what a burn-in test may find out)."""
         return False
 
 

@@ -29,6 +29,10 @@ class Strikes:
         """Whether any arrivals want to hear of changes of nodes."""
         return bool(self._watching)
 
+    def will_fail(self, node: int) -> bool:
+        """Whether the repair of a node will not hold."""
+        return any(self._arrivals[order].will_fail(node) for order in self._watching)
+
     def observe(self, change: Change) -> None:
         """Tell arrivals that observe of a change; those whose next hit has moved are put back in order."""
         moved = [order for order in self._watching if self._arrivals[order].observe(change)]

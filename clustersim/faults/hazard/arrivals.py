@@ -75,10 +75,11 @@ class BaseStream:
     def __init__(self, cause: FleetFailure, site: Site, group: Group, each: int, clock: Clock) -> None:
         self._group, self._clock = group, clock
         self._rng = site.streams(f"failure/{cause.name}", *group.ids)
-        weights = cause.weights(site, group.ids, group.drawn)
+        weights = self._weights = cause.weights(site, group.ids, group.drawn)
         self._cumulated: Array | None = None if weights is None else np.cumsum(weights)
+        self._unit_s = cause.mtbf / each
         self._total = float(group.drawn if weights is None else self._cumulated[-1])  # type: ignore[index]
-        self._mean_s = cause.mtbf / (self._total * each)
+        self._mean_s = self._unit_s / self._total
         self._reading = 0.0
         self._gaps: list[float] = []
         self._aims: list[int] = []
@@ -95,6 +96,17 @@ class BaseStream:
             if at < self._group.size:
                 self.next_s, self.node = self._clock.when(self._reading), self._group.first + at
                 return
+
+    def reweigh(self, node: int, weight: float) -> None:
+        """Another machine stands in for ``node``; faults that are drawn already stay."""
+        at = node - self._group.first
+        if self._weights is None or not 0 <= at < self._group.size:
+            return
+        self._weights[at] = weight
+        self._cumulated = np.cumsum(self._weights)
+        self._total = float(self._cumulated[-1])
+        self._mean_s = self._unit_s / self._total
+        self._gaps, self._aims = [], []  # the next fault stays, those behind it are drawn anew
 
     def _refill(self) -> None:
         self._gaps = self._rng.exponential(self._mean_s, _BATCH).tolist()
@@ -180,6 +192,7 @@ class FleetArrivals(Arrivals):
         self._domain = {"rack": site.cluster.nodes_per_rack, "nvlink-domain": domain_nodes(site.cluster)}
         self._again = site.streams(f"recurrence/{cause.name}")
         self._burst = site.streams(f"burst/{cause.name}")
+        self._fresh = site.streams(f"frailty/{cause.name}", 2)
         self._marks = cause.marks(site)
         self._aims: list[Aim] = []
         self._order = 0
@@ -277,8 +290,11 @@ class FleetArrivals(Arrivals):
                 self._failed(change)
             case "repaired":
                 self._repaired(change)
+            case "cured":
+                self._down[change.node] = False
             case "retired":
                 self._down[change.node] = False
+                self._replace(change.node)
         self._peek()
         return self.next_s != before
 
@@ -330,6 +346,19 @@ class FleetArrivals(Arrivals):
             return max(0, node - burst.reach), min(self.nodes, node + burst.reach + 1)
         size = self._domain[burst.domain]
         return node // size * size, min((node // size + 1) * size, self.nodes)
+
+    def will_fail(self, node: int) -> bool:
+        return self._down.get(node, False)
+
+    def _replace(self, node: int) -> None:
+        """A new machine will stand in for a retired one: it is a lemon or not by its own luck, and its units are new."""
+        if self.cause.frailty is None:
+            return
+        weight = float(self.cause.frailty.draw(self._fresh, 1)[0])
+        for base in self._bases:
+            base.reweigh(node, weight)
+        if self._units is not None:
+            self._units.weight[node * self.each : (node + 1) * self.each] = max(weight, 1e-12)
 
     def _repaired(self, change: Change) -> None:
         if self._down.pop(change.node, False):
