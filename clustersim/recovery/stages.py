@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +18,7 @@ from pydantic import model_validator
 
 from clustersim.distributions import Constant, Distribution
 from clustersim.part import Block
+from clustersim.units import Seconds
 
 LOAD = "load"
 NODES = "nodes"
@@ -34,6 +36,23 @@ class Stage(Block):
     """Names of the stages that must have ended; null: the one written before."""
     needs: str | None = None
     """``nodes``: all replacement nodes; any other name: a resource that one stage at a time may hold."""
+    per_gpu: Seconds = 0.0
+    """What each GPU of the job adds (an ordered set-up, one after the other)."""
+    per_pair: Seconds = 0.0
+    """What each pair of GPUs adds: GPUs² of it (every rank at a barrier after the set-up of every rank)."""
+    per_doubling: Seconds = 0.0
+    """What each doubling of the job adds: log₂ GPUs of it (trees)."""
+    books: str | None = None
+    """Ledger category; null: the stage's name where that is one, else ``other``."""
+
+    @property
+    def grows(self) -> bool:
+        """Whether the size of the job matters."""
+        return bool(self.per_gpu or self.per_pair or self.per_doubling)
+
+    def extra_s(self, gpus: int) -> float:
+        """What the size of the job adds to ``time``, seconds."""
+        return self.per_gpu * gpus + self.per_pair * gpus**2 + self.per_doubling * math.log2(max(gpus, 1))
 
     @model_validator(mode="before")
     @classmethod
@@ -53,11 +72,13 @@ class Step:
     time: Distribution | None
     after: tuple[int, ...]
     needs: str | None = None
+    extra_s: float = 0.0
+    """What the size of the job adds to ``time``, seconds."""
 
     @functools.cached_property
     def fixed_s(self) -> float | None:
         """The stage's time where it never varies, seconds."""
-        return self.time.value if isinstance(self.time, Constant) else None
+        return self.time.value + self.extra_s if isinstance(self.time, Constant) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,7 +131,7 @@ class StageGraph:
         ends: list[float] = []
         for step in self.steps:
             start = max((ends[index] for index in step.after), default=0.0)
-            ends.append(start + (load_s if step.time is None else step.time.mean_s()))
+            ends.append(start + (load_s if step.time is None else step.time.mean_s() + step.extra_s))
         return max(ends, default=0.0)
 
 
@@ -127,38 +148,46 @@ def problems(stages: dict[str, Stage]) -> str | None:
     return None
 
 
-def build_graph(stages: dict[str, Stage]) -> StageGraph:
+def build_graph(stages: dict[str, Stage], gpus: int = 1, reads: bool = True) -> StageGraph:
     """The graph of ``stages`` with the built-in load.
+
+    Args:
+        stages: by name, in written order.
+        gpus: size of the job, for stages that grow with it.
+        reads: False: nothing is loaded (the state is still there, or comes another way).
 
     Raises:
         ValueError: stages wait for each other.
     """
     names, waits = list(stages), dict[str, list[str]]()
     before: str | None = None
-    if LOAD not in stages:
+    if reads and LOAD not in stages:
         names.insert(names.index("communicators") + 1 if "communicators" in stages else len(names), LOAD)
     for name in names:
         stage = stages.get(name)
         given = stage.after if stage is not None else None
+        if given is not None and not reads and LOAD not in stages:
+            given = tuple(other for other in given if other != LOAD)
         waits[name] = list(given) if given is not None else [before] if before is not None else []
         before = name
-    if LOAD not in stages and "communicators" not in stages:
+    if reads and LOAD not in stages and "communicators" not in stages:
         waits[LOAD] = list(stages)[-1:] if not any(s.after is not None for s in stages.values()) else list(stages)
         waits[LOAD] = [name for name in waits[LOAD] if LOAD not in (stages[name].after or ())]
     order = _sorted(names, waits)
     place = {name: index for index, name in enumerate(order)}
-    return StageGraph(tuple(_step(name, stages.get(name), tuple(sorted(place[w] for w in waits[name])), stages)
+    return StageGraph(tuple(_step(name, stages.get(name), tuple(sorted(place[w] for w in waits[name])), stages, gpus)
                             for name in order))  # fmt: skip
 
 
-def _step(name: str, stage: Stage | None, after: tuple[int, ...], stages: dict[str, Stage]) -> Step:
-    category = name if name in CATEGORIES else "other"
+def _step(name: str, stage: Stage | None, after: tuple[int, ...], stages: dict[str, Stage],
+          gpus: int) -> Step:  # fmt: skip
+    category = stage.books if stage is not None and stage.books else name if name in CATEGORIES else "other"
     if stage is None:
         return Step(name, category, None, after)
     needs = stage.needs
     if needs is None and name == "start" and not any(other.needs == NODES for other in stages.values()):
         needs = NODES
-    return Step(name, category, stage.time, after, needs)
+    return Step(name, category, stage.time, after, needs, stage.extra_s(gpus))
 
 
 def _sorted(names: list[str], waits: dict[str, list[str]]) -> list[str]:

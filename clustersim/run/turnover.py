@@ -1,0 +1,365 @@
+"""Who trains: places that stand empty, nodes on their way back to them, swaps that were announced, and who answers for a loss.
+
+The job knows up and down; this knows which of its places take part. A strategy may let the job go on without some of them
+(``away``). A node that comes back is put into its place, gets ready beside the training, and is taken in at the end of a
+step: a *turn*, for which the training stands still without losing anything. A planned failure of a node, or a straggler
+that has been found, may be met by a turn as well.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from clustersim.faults.failure import ComponentFailure, FailureModel, Severity
+from clustersim.faults.process import Hit
+from clustersim.recovery.ground import Ground
+from clustersim.recovery.stages import NODES
+from clustersim.recovery.strategy import NOTHING, Comeback, RecoveryStrategy
+from clustersim.run.clock import LAST, at
+from clustersim.run.log import Entry
+
+if TYPE_CHECKING:
+    from clustersim.run.job import Job
+
+
+class Turn:
+    """Cause of an interrupt that is no failure: places change hands at the end of a step."""
+
+
+TURN = Turn()
+_DEAD = ComponentFailure(name="dead-spare", mtbf=1e30, severity=Severity.NODE)
+
+
+@dataclass(eq=False)
+class Planned:
+    """A node that will leave: it still works.
+
+    Attributes:
+        hit: the planned failure, aimed at the node.
+        ready_s: when the joiner is ready; inf: none has been found yet.
+    """
+
+    hit: Hit
+    ready_s: float = math.inf
+
+
+class Turnover:
+    """Places that train and those that do not; also what a strategy sees of the job.
+
+    Attributes:
+        ground: sizes, layout, bytes.
+        loss: what has been lost since the job last trained.
+        kept: whether the state of the last step is still there.
+        away: places that do not train.
+        mended: times that the state was mended instead of restored.
+        paths: how often each way of coming back was taken to its end.
+    """
+
+    def __init__(self, job: Job) -> None:
+        self._job, self._prepared = job, job.prepared
+        self._recovery: RecoveryStrategy = job.prepared.scenario.recovery
+        self.ground: Ground = job.prepared.ground
+        self.loss, self.kept = NOTHING, True
+        self.away: frozenset[int] = frozenset()
+        self.mended = 0
+        self.paths: dict[str, int] = {}
+        self._chosen = self._mode = self._recovery
+        self._coming: Comeback | None = None
+        self._turn: Comeback | None = None
+        self._ready: dict[int, float] = {}
+        self._planned: list[Planned] = []
+        self._armed = 0
+        self._epoch = 0
+        if self._recovery.dead_spares.share:
+            job.fleet.placed = self._try_spare
+        self._repace()
+
+    # -- what strategies see
+
+    @property
+    def step(self) -> int:
+        """Steps done in the state that will be restored."""
+        return self._job.trainer.step
+
+    @property
+    def vacant(self) -> int:
+        """Places of the job without a node."""
+        return len(self._job.fleet.vacant)
+
+    @property
+    def vacancies(self) -> frozenset[int]:
+        """Those places."""
+        return frozenset(self._job.fleet.vacant)
+
+    @property
+    def spares(self) -> int:
+        """Spare nodes that stand ready."""
+        return self._job.fleet.spares
+
+    @property
+    def nodes(self) -> int:
+        """Places of the job."""
+        return self._job.fleet.nodes
+
+    # -- a failure
+
+    def intercept(self, hit: Hit, places: list[int]) -> bool:
+        """Whether a hit on ``places`` leaves the training as it is (idle nodes), or may wait for a swap."""
+        if self.away and all(self._mode.idle(place, self.away, self.ground) for place in places):
+            self._lose_idle(hit, places)
+            return True
+        migration = self._recovery.migration
+        if migration is None or len(places) != 1 or not self._job.up or not hit.cause.severity.takes_nodes:
+            return False
+        if not (hit.cause.planned or hit.cause.kind in ("fail-slow", "false-alarm")):
+            return False
+        self._announce(hit, places[0], migration.notice)
+        return True
+
+    def _lose_idle(self, hit: Hit, places: list[int]) -> None:
+        """Nodes that do not train fail: they are noticed at once, and nothing stands still."""
+        job = self._job
+        for place in places:
+            job.log.add(Entry(job.env.now, "idle_failure", hit.cause.name, place=place))
+            self._ready.pop(place, None)
+            if hit.cause.severity.takes_nodes:
+                job.fleet.fail(place)
+                job.fleet.remove(place, hit.repair_s)
+                self.away |= {place}
+            elif place in self.away:
+                self._get_ready(place)
+        self.returned()
+
+    def struck(self, hit: Hit, places: list[int], was_up: bool) -> bool:
+        """A failure has stopped the job or its recovery; True: the state of the last step outlives it."""
+        if was_up:
+            self.loss, self.kept = NOTHING, True
+        everywhere = hit.cause.severity == Severity.CLUSTER or (
+            hit.cause.component == "job" and not hit.cause.severity.takes_nodes)  # fmt: skip
+        self.loss = self.loss.also(hit.cause, frozenset(places), everywhere, hit.repair_s)
+        self._turn, self._coming = None, None
+        self._epoch += 1
+        self._chosen = self._recovery.choose(self)
+        self.kept = self.kept and self._chosen.keeps(self)
+        return self.kept
+
+    def noticed_after(self, hit: Hit) -> float:
+        """Seconds from a failure until it is noticed: the first of its own signal and the strategy's heartbeat."""
+        heartbeat = self._recovery.heartbeat
+        return hit.detection_s if heartbeat is None else min(hit.detection_s, heartbeat)
+
+    # -- coming back
+
+    def remove(self, fallen: list[tuple[int, float]], cause: FailureModel | None) -> None:
+        """Take the failed nodes out, or those that are blamed instead."""
+        fleet, diagnosis = self._job.fleet, self._recovery.diagnosis
+        for place, repair_s in fallen:
+            if diagnosis.wrong and len(fallen) == 1 and cause is not None:
+                other = self._blamed(place)
+                if other is not None:
+                    self._wrongly(place, other, repair_s, cause)
+                    continue
+            fleet.remove(place, repair_s)
+
+    def _blamed(self, place: int) -> int | None:
+        """A healthy place that is taken for the faulty one; None: the diagnosis is right."""
+        rng = self._job.draws("diagnosis")
+        lucky, where = rng.random(2).tolist()
+        fleet = self._job.fleet
+        if lucky >= self._recovery.diagnosis.wrong:
+            return None
+        for offset in range(fleet.nodes):
+            other = (int(where * fleet.nodes) + offset) % fleet.nodes
+            if other != place and fleet.working(other, other + 1):
+                return other
+        return None
+
+    def _wrongly(self, place: int, other: int, repair_s: float, cause: FailureModel) -> None:
+        job, diagnosis = self._job, self._recovery.diagnosis
+        rng = job.draws("diagnosis")
+        node = job.fleet.revive(place)
+        job.fleet.fail(other)
+        job.fleet.remove(other, diagnosis.check.sample(rng))
+        job.log.add(Entry(job.env.now, "wrong_diagnosis", cause.name, place=other))
+        relapse = job.env.now + diagnosis.relapse.sample(rng)
+        again = Hit(relapse, cause, place, place + 1, cause.detection.sample(rng), repair_s, node=node)
+        at(job.env, relapse, lambda _: job.struck_by(again), "relapse", LAST)
+
+    def _try_spare(self, node: int, place: int) -> None:
+        """A spare has been put into a place: it may be dead, which the recovery finds out."""
+        job, dead = self._job, self._recovery.dead_spares
+        rng = job.draws("dead-spares")
+        if rng.random() < dead.share:
+            found, repair = dead.found.sample(rng), job.prepared.scenario.repair.time.sample(rng)
+            hit = Hit(job.env.now, _DEAD, place, place + 1, found, repair, node=node)
+            at(job.env, job.env.now, lambda _: job.struck_by(hit), "dead spare", LAST)
+
+    def comeback(self, cause: FailureModel | None) -> Comeback:
+        """How to come back, now that the loss has been noticed; nodes that stand ready are put in where they are
+        needed at once."""
+        coming = self._turn if self._turn is not None else self._chosen.comeback(cause, self)
+        self._coming = coming
+        fleet = self._job.fleet
+        if fleet.vacant and (not coming.waits or not any(step.needs == NODES for step in coming.graph.steps)):
+            fleet.fill()
+        return coming
+
+    def resumed(self) -> None:
+        """The job trains again."""
+        coming = self._coming
+        path = coming.path if coming is not None else ""
+        self.paths[path] = self.paths.get(path, 0) + 1
+        if self._turn is None:
+            self._mode = self._chosen
+        elif self._mode is not self._chosen and not self.away:
+            self._mode = self._recovery
+        self.mended += coming is not None and coming.mends
+        left = coming.away if coming is not None else frozenset()
+        before = self.away
+        self.away = self.vacancies | left
+        self.loss, self.kept, self._turn, self._coming = NOTHING, True, None, None
+        self._epoch += 1
+        if before or self.away or self.mended:
+            self._ready = {place: self._ready[place] for place in sorted(self._ready) if place in left}
+            for place in sorted(left - self._ready.keys()):
+                self._get_ready(place)
+            self._repace()
+            self.returned()
+        if self._planned:
+            self._seek()
+
+    # -- places that come back
+
+    def returned(self) -> None:
+        """A node has come back, or the job has: fill places that stand empty."""
+        if self._planned and self._job.up:
+            self._seek()
+        if not self.away or not self._job.up:
+            return
+        fleet = self._job.fleet
+        if fleet.vacant and fleet.spares:
+            empty = set(fleet.vacant)
+            fleet.fill()
+            for place in sorted(empty - set(fleet.vacant)):
+                self._get_ready(place)
+        self._arm()
+
+    def _get_ready(self, place: int) -> None:
+        """The node of a place gets ready beside the training."""
+        job = self._job
+        self._ready[place] = ready = job.env.now + self._mode.prepare().sample(job.draws("prepare"))
+        at(job.env, ready, lambda _: self._arm(), "node that gets ready")
+
+    def _joining(self) -> frozenset[int]:
+        """Places that are ready to be taken in, if that changes anything."""
+        now = self._job.env.now
+        ready = frozenset(place for place, when in self._ready.items() if when <= now)
+        if not ready:
+            return ready
+        after = self._mode.conditions(self.away - ready, self.ground)
+        useful = after is not None and after != self._mode.conditions(self.away, self.ground)
+        return ready if useful or ready == self.away else frozenset()
+
+    # -- swaps
+
+    def _announce(self, hit: Hit, place: int, notice_s: float) -> None:
+        job = self._job
+        planned = Planned(hit._replace(node=job.fleet.places[place]))
+        job.log.add(Entry(job.env.now, "announced", hit.cause.name, place=place))
+        self._planned.append(planned)
+        at(job.env, job.env.now + notice_s, lambda _: self._overdue(planned), "notice", LAST)
+        self._seek()
+
+    def _overdue(self, planned: Planned) -> None:
+        """No swap came about in time: the node leaves as if it had failed."""
+        if planned in self._planned:
+            self._planned.remove(planned)
+            self._job.struck_by(planned.hit, announced=True)
+
+    def _seek(self) -> None:
+        """Start to get joiners ready, as far as spares reach."""
+        job, migration = self._job, self._recovery.migration
+        assert migration is not None
+        free = job.fleet.spares - sum(planned.ready_s < math.inf for planned in self._planned)
+        for planned in self._planned:
+            if planned.ready_s == math.inf and free > 0:
+                free -= 1
+                planned.ready_s = job.env.now + migration.prepare.sample(job.draws("prepare"))
+                at(job.env, planned.ready_s, lambda _: self._arm(), "joiner that gets ready")
+        self._arm()
+
+    def _leaving(self) -> list[Planned]:
+        """Swaps that can be made now."""
+        now, fleet = self._job.env.now, self._job.fleet
+        self._planned = [p for p in self._planned if p.hit.node is not None and fleet.place_of(p.hit.node) is not None]
+        ready = [planned for planned in self._planned if planned.ready_s <= now]
+        for planned in ready[fleet.spares :]:  # a failure has taken the joiner
+            planned.ready_s = math.inf
+        return ready[: fleet.spares]
+
+    # -- turns
+
+    def _arm(self) -> None:
+        """Have a turn at the end of the step under way, if there is anything to do."""
+        job = self._job
+        if not job.up or self._armed == self._epoch + 1 or not (self._leaving() or self._joining()):
+            return
+        self._armed = self._epoch + 1
+        epoch = self._epoch
+        at(job.env, job.trainer.boundary(), lambda _: self._due(epoch), "turn")
+
+    def _due(self, epoch: int) -> None:
+        """The end of the step has come."""
+        job = self._job
+        if epoch != self._epoch or not job.up:
+            return
+        if job.trainer.stalled:
+            save = self._prepared.save
+            later = max(save.stall_s if save is not None else 0.0, job.trainer.pace.step_s)
+            at(job.env, job.env.now + later, lambda _: self._due(epoch), "turn")
+            return
+        self._armed = 0
+        if self._leaving() or self._joining():
+            job.turn()
+
+    def begin_turn(self) -> None:
+        """The training stands still for a turn: nodes leave, or come in."""
+        job, leaving = self._job, self._leaving()
+        self._epoch += 1
+        self.loss, self.kept = NOTHING, True
+        self._chosen = self._mode
+        migration = self._recovery.migration
+        if leaving and migration is not None:
+            for planned in leaving:
+                assert planned.hit.node is not None
+                place = job.fleet.place_of(planned.hit.node)
+                assert place is not None
+                job.fleet.fail(place)
+                job.fleet.remove(place, planned.hit.repair_s)
+                self._planned.remove(planned)
+                job.planned += 1
+            graph = self._recovery.made("swap", migration.stages, self.ground.gpus, reads=False)
+            held = frozenset(place for place in self.away if place not in self.vacancies)
+            self._turn = Comeback(graph, waits=False, away=held, path="swap")
+            return
+        joining = self._joining()
+        held = frozenset(place for place in self.away - joining if place not in self.vacancies)
+        self._turn = Comeback(self._mode.rejoin(self), waits=False, away=held, path="rejoin")
+        for place in joining:
+            self._ready.pop(place, None)
+
+    # -- pace
+
+    def _repace(self) -> None:
+        """Set the pace that the places which train allow."""
+        conditions = self._mode.conditions(self.away, self.ground)
+        if conditions is None:
+            raise AssertionError(f"{self._mode.kind} goes on without places {sorted(self.away)}, which it cannot")
+        overhead, progress = self._recovery.overhead_s(self.ground), self._recovery.progress(self.mended)
+        self._job.thinned(self._prepared.paces.thinned(conditions, overhead, progress))
+
+
+
+__all__ = ["TURN", "Turn", "Turnover"]
