@@ -6,16 +6,35 @@ event, ``checkpoint/pattern.py`` by arithmetic while nothing disturbs it), so th
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pydantic import Field
 
 from clustersim.checkpoint.interval import Auto, Interval
+from clustersim.checkpoint.placement import Placement
 from clustersim.checkpoint.state import StateBytes
 from clustersim.checkpoint.tiers import Tier
+from clustersim.faults.failure import Severity
 from clustersim.hardware.cluster import Cluster
 from clustersim.part import Part
+
+
+@dataclass(frozen=True)
+class StepShape:
+    """What an engine may know of a step.
+
+    Attributes:
+        seconds: time of a step.
+        update_s: the optimizer's part at its end, before which the state is not changed.
+        network_s: time in which training uses the network between nodes.
+    """
+
+    seconds: float = 0.0
+    update_s: float = 0.0
+    network_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -24,6 +43,25 @@ class SaveSite:
 
     state: StateBytes
     cluster: Cluster
+    step: StepShape = StepShape()
+    ranks_per_replica: int = 1
+    """GPUs that hold one copy of the model (tp · pp)."""
+    rates: Mapping[Severity, float] = field(default_factory=dict)
+    """Failures a second by severity."""
+
+    @property
+    def per_gpu(self) -> float:
+        """Bytes of the de-duplicated state that each GPU saves."""
+        return self.state.total / self.cluster.gpus
+
+    @property
+    def per_node(self) -> float:
+        """Bytes of the de-duplicated state that each node saves."""
+        return self.state.total / self.cluster.nodes
+
+    def rate(self, *severities: Severity) -> float:
+        """Failures a second of these severities."""
+        return math.fsum(self.rates.get(severity, 0.0) for severity in severities)
 
 
 @dataclass(frozen=True)
@@ -36,6 +74,11 @@ class Transfer:
         bytes: what it moves over all nodes.
         channel: ``storage``: a flow on shared storage at the bandwidth which that leaves; ``local``: a fixed time.
         tier: where a copy is durable once it has ended; None: nowhere yet.
+        every: it is part of every so many-th save only (each must divide the next larger).
+        beside: it starts when training goes on, beside the rest, and holds no later save up.
+        clients: nodes that write; None: all.
+        per_client: bytes/s that each of them writes at most, beside the storage system's own limit.
+        via: what carries the bytes, for the account of bytes by resource.
     """
 
     blocking: bool
@@ -43,6 +86,11 @@ class Transfer:
     bytes: float = 0.0
     channel: Literal["storage", "local"] = "local"
     tier: Tier | None = None
+    every: int = 1
+    beside: bool = False
+    clients: int | None = None
+    per_client: float | None = None
+    via: Literal["", "copy-engine", "host-memory", "network", "disk", "storage"] = ""
 
 
 @dataclass(frozen=True)
@@ -61,11 +109,26 @@ class Load:
     clients: int = 1
     per_client: float | None = None
 
+    @classmethod
+    def joined(cls, loads: Sequence[Load]) -> Load:
+        """One read after the other: the fixed times and the bytes add up, the last one's readers read them all."""
+        last = max(loads, key=lambda load: load.bytes)
+        return cls(math.fsum(load.seconds for load in loads), math.fsum(load.bytes for load in loads), last.clients,
+                   last.per_client)  # fmt: skip
+
 
 class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
     """How training state is saved and restored."""
 
     interval: Interval = Auto()
+    keep: int = Field(default=1, gt=0)
+    """Copies that are kept on storage and disks: what to fall back to when the newest is unreadable."""
+    failing: float = Field(default=0.0, ge=0, lt=1)
+    """Probability that a save fails unnoticed or is given up: it never becomes durable."""
+    corrupt: float = Field(default=0.0, ge=0, lt=1)
+    """Probability that a copy is unreadable, found out only when it is loaded: the next older one is loaded then."""
+    snapshots: int = Field(default=1, gt=0)
+    """Saves that may be in flight at once: copies that the staging memory holds."""
     restore: Literal["all-read", "broadcast", "peer"] = "all-read"
     """``all-read``: every rank reads its weights and its own optimizer shard; ``broadcast``: each byte is read once and
     sent on over the network; ``peer``: every node fetches its part from another node, none from storage."""
@@ -90,8 +153,31 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
         """What one save consists of; empty: this engine never saves."""
         return ()
 
-    def load(self, site: SaveSite) -> Load:
-        """What reading the newest copy back takes."""
+    def placement(self, site: SaveSite) -> Placement | None:
+        """Where copies in other nodes' memory lie; None: this engine makes none."""
+        return None
+
+    def load(self, site: SaveSite, tier: Tier = Tier.SHARED) -> Load:
+        """What reading a copy back from a tier takes."""
+        return self.load_shared(site) if tier == Tier.SHARED else self.load_near(site, tier)
+
+    def load_near(self, site: SaveSite, tier: Tier) -> Load:
+        """What reading a copy back from host memory, a disk or other nodes takes.
+
+        Every node reads its GPUs' share of the state; after the loss of a node one node first fetches its part over the
+        network.
+        """
+        cluster, gpus = site.cluster, site.cluster.node.gpus
+        each = site.state.read_by_all / cluster.nodes
+        seconds = each / (gpus * cluster.node.device_to_host)
+        if tier == Tier.DISK:
+            seconds = max(seconds, site.per_node / cluster.node.local_disk_read)
+        if tier in (Tier.PEER, Tier.REPLICA):
+            seconds += site.per_node / cluster.node.network_bandwidth
+        return Load(seconds)
+
+    def load_shared(self, site: SaveSite) -> Load:
+        """What reading the newest copy back from shared storage takes."""
         state, cluster = site.state, site.cluster
         latency = cluster.storage.latency
         if self.restore == "all-read":
@@ -105,9 +191,9 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
 class NoCheckpoint(CheckpointEngine, kind="none"):
     """Never saves: a failure starts the job from its beginning."""
 
-    def load(self, site: SaveSite) -> Load:
+    def load(self, site: SaveSite, tier: Tier = Tier.SHARED) -> Load:
         """Nothing: the state is initialised anew."""
         return Load(0.0)
 
 
-__all__ = ["CheckpointEngine", "Load", "NoCheckpoint", "SaveSite", "Transfer"]
+__all__ = ["CheckpointEngine", "Load", "NoCheckpoint", "SaveSite", "StepShape", "Transfer"]

@@ -8,13 +8,25 @@ stretch starts at the end of the first leg + (n − 1) × the length of a leg. W
 
 from __future__ import annotations
 
+import bisect
+import itertools
 import math
-from dataclasses import dataclass
-from typing import NamedTuple
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple, Protocol
 
 from clustersim.checkpoint.engine import Transfer
 from clustersim.checkpoint.interval import Every
 from clustersim.checkpoint.tiers import Copy, Tier
+
+
+class Luck(Protocol):
+    """What becomes of saves, by their serial number."""
+
+    def fails(self, serial: int) -> bool:
+        """The save never becomes durable."""
+
+    def corrupt(self, serial: int) -> bool:
+        """The copy turns out to be unreadable when it is loaded."""
 
 
 class Pace(NamedTuple):
@@ -36,11 +48,26 @@ class Outlay(NamedTuple):
 
     stall_s: float
     durable: tuple[tuple[float, Tier], ...]
+    main_s: float | None = None
+    """Background part that later saves queue behind; None: until the last copy is durable."""
+    beside: frozenset[Tier] = frozenset()
+    """Tiers whose copies are made beside it and hold nothing up."""
 
     @property
     def busy_s(self) -> float:
-        """From the end of the stall until all transfers have ended."""
+        """From the end of the stall until the background part that later saves queue behind has ended."""
+        if self.main_s is not None:
+            return self.main_s
         return max((after - self.stall_s for after, _ in self.durable), default=0.0)
+
+    def after_s(self, tier: Tier) -> float | None:
+        """When a tier holds the copy, seconds from the stall's start; None: this save makes none there."""
+        return next((after for after, held in self.durable if held == tier), None)
+
+    def queued(self, tier: Tier) -> bool:
+        """Whether the copy on a tier waits for the save before."""
+        after = self.after_s(tier)
+        return after is not None and after > self.stall_s and tier not in self.beside
 
 
 class Leg(NamedTuple):
@@ -53,6 +80,8 @@ class Leg(NamedTuple):
     stall_s: float
     """With the wait for the save before, where that blocks."""
     wait_s: float = 0.0
+    late_s: float = 0.0
+    """From the end of the stall until the save before it is out of the way of this one's background part."""
 
     @property
     def length_s(self) -> float:
@@ -72,10 +101,16 @@ class Books(NamedTuple):
 
 
 def outlay(transfers: tuple[Transfer, ...], seconds: tuple[float, ...]) -> Outlay:
-    """Stall and durable times of a save whose transfers take ``seconds`` each, one after the other."""
-    stall = math.fsum(time for transfer, time in zip(transfers, seconds, strict=True) if transfer.blocking)
-    ends = [math.fsum(seconds[: index + 1]) for index in range(len(seconds))]
-    return Outlay(stall, tuple((end, t.tier) for end, t in zip(ends, transfers, strict=True) if t.tier is not None))
+    """Stall and durable times of a save whose transfers take ``seconds`` each: one after the other, those ``beside``
+    from the end of the stall on."""
+    pairs = list(zip(transfers, seconds, strict=True))
+    chain = [(transfer, time) for transfer, time in pairs if not transfer.beside]
+    stall = math.fsum(time for transfer, time in chain if transfer.blocking)
+    times = [time for _, time in chain]
+    durable = [(math.fsum(times[: i + 1]), t.tier) for i, (t, _) in enumerate(chain) if t.tier is not None]
+    aside = [(stall + time, t.tier) for t, time in pairs if t.beside and t.tier is not None]
+    main = math.fsum(time for transfer, time in chain if not transfer.blocking)
+    return Outlay(stall, tuple(durable + aside), main, frozenset(tier for _, tier in aside))
 
 
 def whole(quotient: float) -> int:
@@ -96,38 +131,134 @@ def steps_for(seconds: float, slow: int, pace: Pace) -> int:
     return max(1, slow + whole((seconds - early) / pace.step_s))
 
 
-def make_leg(every: Every, pace: Pace, save: Outlay, busy_s: float, when_busy: str) -> Leg:
-    """The leg that starts while the save before needs ``busy_s`` more (0: none is in flight)."""
+def make_leg(every: Every, pace: Pace, save: Outlay, busy_s: float, when_busy: str, slot_s: float | None = None) -> Leg:
+    """The leg that starts while saves are in flight for ``busy_s`` more (0: none is), of which the next one has to wait
+    for ``slot_s`` (None: as long)."""
+    slot_s = busy_s if slot_s is None else slot_s
     slow = whole(busy_s / pace.saving_s) if busy_s > 0 else 0
+    held = whole(slot_s / pace.saving_s) if slot_s > 0 else 0
     steps = every.steps or steps_for(every.seconds or 0.0, slow, pace)
     if when_busy == "wait":
-        steps = max(steps, slow)
-    elif when_busy == "skip" and training_time(steps, slow, pace) < busy_s * (1 - 1e-9):
-        times = whole(busy_s / training_time(steps, slow, pace))
+        steps = max(steps, held)
+    elif when_busy == "skip" and training_time(steps, slow, pace) < slot_s * (1 - 1e-9):
+        times = whole(slot_s / training_time(steps, slow, pace))
         steps = every.steps * times if every.steps else steps_for((every.seconds or 0.0) * times, slow, pace)
-        steps = max(steps, slow)
+        steps = max(steps, held)
     slow, train = min(slow, steps), training_time(steps, slow, pace)
-    wait = max(0.0, busy_s - train) if when_busy == "block" else 0.0
+    wait = max(0.0, slot_s - train) if when_busy == "block" else 0.0
     return Leg(steps, slow, train, wait + save.stall_s, wait)
 
 
-@dataclass(frozen=True)
 class Pattern:
-    """What repeats under given conditions: the first leg after a resumption, and each one after it."""
+    """What repeats under given conditions: legs after a resumption until saves are in step, then a cycle of legs.
 
-    pace: Pace
-    save: Outlay
-    first: Leg | None
-    """None: no save is ever due."""
-    leg: Leg | None
+    Args:
+        every: training time or steps between saves.
+        pace: what a step takes.
+        saves: what a save consists of by its number modulo their count: all tiers take part in number 0.
+        when_busy: what a save does that is due while there is no room for it.
+        depth: saves that may be in flight at once (copies that the staging memory holds); they go out one by one.
+    """
+
+    def __init__(self, every: Every, pace: Pace, saves: Sequence[Outlay], when_busy: str, depth: int = 1) -> None:
+        self.pace, self.every, self.depth, self._when_busy = pace, every, depth, when_busy
+        self.saves = tuple(saves) or (Outlay(0.0, ()),)
+        self.never = not saves or every.never
+        self._prefixes: dict[int, tuple[tuple[Leg, ...], int]] = {}
+        self._cycle: list[Leg] = []
+        self._states: list[tuple[float, ...]] = []
+        self._phase = 0
+        if not self.never:
+            self._find_cycle()
+            self.starts = list(itertools.accumulate((leg.length_s for leg in self._cycle), initial=0.0))
+            self.steps = list(itertools.accumulate((leg.steps for leg in self._cycle), initial=0))
+            self.slows = list(itertools.accumulate((leg.slow for leg in self._cycle), initial=0))
+            self.stalls = list(itertools.accumulate((leg.stall_s for leg in self._cycle), initial=0.0))
 
     @classmethod
     def of(cls, every: Every, pace: Pace, save: Outlay | None, when_busy: str) -> Pattern:
         """The pattern of an engine whose saves are all alike; ``save`` None: it never saves."""
-        if save is None or every.never:
-            return cls(pace, Outlay(0.0, ()), None, None)
-        return cls(pace, save, make_leg(every, pace, save, 0.0, when_busy),
-                   make_leg(every, pace, save, save.busy_s, when_busy))  # fmt: skip
+        return cls(every, pace, () if save is None else (save,), when_busy)
+
+    @property
+    def save(self) -> Outlay:
+        """The save in which all tiers take part."""
+        return self.saves[0]
+
+    @property
+    def first(self) -> Leg | None:
+        """The first leg of a run; None: no save is ever due."""
+        return None if self.never else self.prefix(0)[0][0]
+
+    @property
+    def cycle(self) -> list[Leg]:
+        """The legs that repeat."""
+        return self._cycle
+
+    def outlay(self, number: int) -> Outlay:
+        """What the save of a number consists of."""
+        return self.saves[number % len(self.saves)]
+
+    def _advance(self, flights: tuple[float, ...], number: int) -> tuple[Leg, tuple[float, ...]]:
+        """The leg that ends with save ``number`` and starts with saves in flight for so many seconds more (in order),
+        and what is in flight at its end."""
+        save = self.outlay(number)
+        slot = flights[-self.depth] if len(flights) >= self.depth else 0.0
+        leg = make_leg(self.every, self.pace, save, flights[-1] if flights else 0.0, self._when_busy, slot)
+        edge = leg.length_s * (1 + 1e-12) + 1e-9
+        left = tuple(flight - leg.length_s for flight in flights if flight > edge)
+        late = left[-1] if left else 0.0
+        if save.busy_s > 0:
+            left = (*left, late + save.busy_s)
+        return leg._replace(late_s=late), left
+
+    def _find_cycle(self) -> None:
+        """Play saves from the start until what is in flight has been seen before."""
+        flights: tuple[float, ...] = ()
+        seen: dict[tuple[int, ...], int] = {}
+        legs: list[Leg] = []
+        states: list[tuple[float, ...]] = []
+        count = len(self.saves)
+        while True:
+            if len(legs) % count == 0:
+                key = tuple(round(flight * 1e6) for flight in flights)
+                if key in seen or len(seen) > MOST_ROUNDS:
+                    start = seen.get(key, len(legs) - count)
+                    self._cycle, self._states, self._phase = legs[start:], states[start:], start % count
+                    return
+                seen[key] = len(legs)
+            states.append(flights)
+            leg, flights = self._advance(flights, len(legs) + 1)
+            legs.append(leg)
+
+    def prefix(self, number: int) -> tuple[tuple[Leg, ...], int]:
+        """Legs after a resumption from save ``number`` with nothing in flight, at least one, and the place in the cycle
+        of the leg that follows."""
+        count = len(self.saves)
+        phase = number % count
+        if phase not in self._prefixes:
+            legs: list[Leg] = []
+            flights: tuple[float, ...] = ()
+            place = None
+            while place is None:
+                leg, flights = self._advance(flights, phase + len(legs) + 1)
+                legs.append(leg)
+                place = self._place(flights, (phase + len(legs)) % count, len(legs) > 4 * len(self._cycle) + 64)
+            self._prefixes[phase] = tuple(legs), place
+        return self._prefixes[phase]
+
+    def _place(self, flights: tuple[float, ...], phase: int, any_: bool) -> int | None:
+        """Where in the cycle so much is in flight after a save of this phase; ``any_``: or where the phase fits."""
+        key, count = [round(flight * 1e6) for flight in flights], len(self.saves)
+        first = (phase - self._phase) % count
+        for place in range(first, len(self._cycle), count):
+            if any_ or [round(flight * 1e6) for flight in self._states[place]] == key:
+                return place
+        return None
+
+
+MOST_ROUNDS = 256
+"""Rounds of saves after which what repeats is taken to be the last one."""
 
 
 class Spot(NamedTuple):
@@ -140,25 +271,52 @@ class Spot(NamedTuple):
 
 
 class Stretch:
-    """Training from ``start_s`` and ``step`` on, undisturbed; ``flying``: a save's background part starts at
-    ``start_s``."""
+    """Training from ``start_s`` and ``step`` on, undisturbed.
 
-    __slots__ = ("_first", "_first_end_s", "_leg", "_slow_first", "flying", "pattern", "start_s", "step")
+    Args:
+        flying: a save's background part starts at ``start_s``.
+        number: number of the last save of the state that trains.
+        serial: saves started in the run so far, by which their luck is told apart.
+    """
 
-    def __init__(self, pattern: Pattern, start_s: float, step: int, flying: bool = False) -> None:
+    __slots__ = ("_head", "_head_starts", "_head_steps", "_place", "flying", "number", "pattern", "serial", "start_s", "step")
+
+    def __init__(self, pattern: Pattern, start_s: float, step: int, flying: bool = False, number: int = 0,
+                 serial: int = 0) -> None:  # fmt: skip
         self.pattern, self.start_s, self.step, self.flying = pattern, start_s, step, flying
-        self._leg = pattern.leg
-        self._first = pattern.leg if flying else pattern.first
-        self._first_end_s = math.inf if self._first is None else start_s + self._first.length_s
+        self.number, self.serial = number, serial
+        self._head: tuple[Leg, ...] = ()
+        self._place = 0
+        if not pattern.never:
+            self._head, self._place = self._flown() if flying else pattern.prefix(number)
+        self._head_starts = list(itertools.accumulate((leg.length_s for leg in self._head), initial=start_s))
+        self._head_steps = list(itertools.accumulate((leg.steps for leg in self._head), initial=0))
+
+    def _flown(self) -> tuple[tuple[Leg, ...], int]:
+        """The leg of the cycle that follows the save in flight."""
+        cycle, count = self.pattern.cycle, len(self.pattern.saves)
+        place = (self.number - self.pattern._phase) % count
+        return (cycle[place],), (place + 1) % len(cycle)
+
+    @property
+    def saves(self) -> bool:
+        """Whether a save is ever due."""
+        return not self.pattern.never
+
+    def _beyond(self, leg: int) -> tuple[int, int]:
+        """Whole cycles and legs of one between the head's end and leg ``leg``, counted from the cycle's start."""
+        return divmod(self._place + leg - len(self._head), len(self.pattern.cycle))
+
+    def _sum(self, sums: list[Any], leg: int) -> Any:
+        """Sum over the legs of cycles before ``leg``, from running sums."""
+        rounds, rest = self._beyond(leg)
+        return rounds * sums[-1] + (sums[rest] - sums[self._place])
 
     def leg_start(self, leg: int) -> float:
         """When leg 0, 1, … starts, absolute seconds."""
-        if leg == 0:
-            return self.start_s
-        assert self._leg is not None
-        if leg == 1:
-            return self._first_end_s
-        return self._first_end_s + (leg - 1) * self._leg.length_s
+        if leg <= len(self._head):
+            return self._head_starts[leg]
+        return self._head_starts[-1] + float(self._sum(self.pattern.starts, leg))
 
     def leg_at(self, leg: int) -> Leg:
         """Leg 0, 1, ….
@@ -166,26 +324,30 @@ class Stretch:
         Raises:
             ValueError: nothing is ever saved, so that there are no legs.
         """
-        chosen = self._first if leg == 0 else self._leg
-        if chosen is None:
+        if self.pattern.never:
             raise ValueError("a stretch without saves has no legs")
-        return chosen
+        return self._head[leg] if leg < len(self._head) else self.pattern.cycle[self._beyond(leg)[1]]
+
+    def outlay(self, save: int) -> Outlay:
+        """What the save at the end of leg ``save`` consists of; −1: the one before this stretch."""
+        return self.pattern.outlay(self.number + save + 1)
 
     def steps_before(self, leg: int) -> int:
         """Steps of the stretch before a leg."""
-        if leg == 0:
-            return 0
-        assert self._first is not None
-        assert self._leg is not None
-        return self._first.steps + (leg - 1) * self._leg.steps
+        if leg <= len(self._head):
+            return self._head_steps[leg]
+        return self._head_steps[-1] + int(self._sum(self.pattern.steps, leg))
 
     def legs_to(self, step: int) -> int:
         """Legs from the start to the save of ``step``."""
-        if step <= self.step:
+        steps = step - self.step
+        if steps <= 0:
             return 0
-        assert self._first is not None
-        assert self._leg is not None
-        return 1 + (step - self.step - self._first.steps) // self._leg.steps
+        if steps < self._head_steps[-1]:
+            return bisect.bisect_right(self._head_steps, steps) - 1
+        sums = self.pattern.steps
+        rounds, rest = divmod(steps - self._head_steps[-1] + sums[self._place], sums[-1])
+        return len(self._head) + rounds * len(self.pattern.cycle) + bisect.bisect_right(sums, rest) - 1 - self._place
 
     def stall_start(self, save: int) -> float:
         """When the save at the end of leg ``save`` starts."""
@@ -195,26 +357,70 @@ class Stretch:
         """When training goes on after the save at the end of leg ``save``; −1: the save before this stretch."""
         return self.leg_start(save + 1)
 
+    def durable_s(self, save: int, tier: Tier) -> float | None:
+        """When the save at the end of leg ``save`` is durable on a tier; None: never."""
+        shape = self.outlay(save)
+        after = shape.after_s(tier)
+        if after is None:
+            return None
+        late = self.leg_at(save).late_s if save >= 0 and shape.queued(tier) else 0.0
+        return self.stall_end(save) - shape.stall_s + late + after
+
+    def in_flight(self, save: int, time_s: float) -> bool:
+        """Whether the save at the end of leg ``save`` is not complete at a time after its start."""
+        return time_s < self._over_s(save, beside=False) or self.side_open(save, time_s)
+
+    def side_open(self, save: int, time_s: float) -> bool:
+        """Whether a copy that is made beside is still under way."""
+        return bool(self.outlay(save).beside) and time_s < self._over_s(save, beside=True)
+
+    def _over_s(self, save: int, beside: bool) -> float:
+        """When the chain of a save has ended, or what is made beside."""
+        shape = self.outlay(save)
+        if beside:
+            return max(self.durable_s(save, tier) or 0.0 for tier in shape.beside)
+        late = self.leg_at(save).late_s if save >= 0 and shape.busy_s > 0 else 0.0
+        return self.stall_end(save) + late + shape.busy_s
+
+    def side_in_flight(self, save: int, time_s: float) -> int | None:
+        """The newest save up to ``save`` that still makes a copy beside; None: none does."""
+        if not self.pattern.save.beside:
+            return None
+        save -= (self.number + save + 1) % len(self.pattern.saves)
+        found = save >= (-1 if self.flying else 0) and self.side_open(save, time_s)
+        return save if found else None
+
+    def started(self, spot: Spot, time_s: float) -> int:
+        """Saves of the stretch that have started by ``time_s``, where it stands at ``spot``."""
+        if self.pattern.never:
+            return 0
+        begun = spot.stalled and time_s >= self.stall_end(spot.leg) - self.outlay(spot.leg).stall_s
+        return spot.leg + begun
+
     def locate(self, time_s: float) -> Spot:
         """Leg, steps done in it, and whether training stands still, at a time from ``start_s`` on."""
-        first, shape = self._first, self._leg
-        if first is None or shape is None:
+        if self.pattern.never:
             return Spot(0, self._steps_by(time_s - self.start_s, 0, None), False)
-        leg, start = 0, self.start_s
-        if time_s >= self._first_end_s:
-            length = shape.length_s
-            leg = 1 + int((time_s - self._first_end_s) / length)
-            if self._first_end_s + leg * length <= time_s:
-                leg += 1
-            start = self._first_end_s + (leg - 1) * length
-            if start > time_s:
-                leg -= 1
-                start = self.leg_start(leg)
-        else:
-            shape = first
+        leg = self._leg_by(time_s)
+        start, shape = self.leg_start(leg), self.leg_at(leg)
         if time_s >= start + shape.train_s:
             return Spot(leg, shape.steps, True)
         return Spot(leg, self._steps_by(time_s - start, shape.slow, shape.steps), False)
+
+    def _leg_by(self, time_s: float) -> int:
+        """The last leg that has started by ``time_s``."""
+        if time_s < self._head_starts[-1]:
+            return bisect.bisect_right(self._head_starts, time_s) - 1
+        sums = self.pattern.starts
+        passed = time_s - self._head_starts[-1] + sums[self._place]
+        rounds = int(passed / sums[-1])
+        rest = min(bisect.bisect_right(sums, passed - rounds * sums[-1]), len(sums) - 1) - 1
+        leg = max(len(self._head), len(self._head) + rounds * len(self.pattern.cycle) + rest - self._place)
+        while self.leg_start(leg + 1) <= time_s:
+            leg += 1
+        while self.leg_start(leg) > time_s:
+            leg -= 1
+        return leg
 
     def _steps_by(self, seconds: float, slow: int, most: int | None) -> int:
         """Whole steps that have ended ``seconds`` after the start of a leg."""
@@ -230,43 +436,61 @@ class Stretch:
     def end_of(self, steps: int) -> float:
         """When ``steps`` steps of the stretch are done; the save that falls due then is not taken."""
         spot = self.spot_of(steps)
-        slow = 0 if self._first is None else self.leg_at(spot.leg).slow
+        slow = 0 if self.pattern.never else self.leg_at(spot.leg).slow
         return self.leg_start(spot.leg) + training_time(spot.steps, slow, self.pattern.pace)
 
-    def copies(self, time_s: float, leg: int) -> list[Copy]:
-        """The newest copy on each tier that became durable in this stretch by ``time_s``, which lies in ``leg``."""
-        found = []
-        oldest = -1 if self.flying else 0
-        for after, tier in self.pattern.save.durable if self._first is not None else ():
-            for save in range(leg, oldest - 1, -1):
-                durable = self.stall_end(save) - self.pattern.save.stall_s + after
-                if durable <= time_s:
-                    found.append(Copy(self.step + self.steps_before(save + 1), tier, durable))
-                    break
+    def copies(self, time_s: float, leg: int, luck: Luck | None = None, keep: int = 1) -> list[Copy]:
+        """The ``keep`` newest copies on each tier that became durable in this stretch by ``time_s``, which lies in
+        ``leg``; oldest first."""
+        found: list[Copy] = []
+        if self.pattern.never:
+            return found
+        for _, tier in self.pattern.save.durable:
+            found += reversed(list(itertools.islice(self._durable(time_s, leg, tier, luck), keep)))
         return found
+
+    def _durable(self, time_s: float, leg: int, tier: Tier, luck: Luck | None) -> Iterator[Copy]:
+        """Copies on a tier, newest first."""
+        oldest = -1 if self.flying else 0
+        stride = self.pattern_stride(tier)
+        newest = leg - (self.number + leg + 1) % stride
+        for save in range(newest, oldest - 1, -stride):
+            durable = self.durable_s(save, tier)
+            serial = self.serial + save + 1
+            if durable is not None and durable <= time_s and not (luck and luck.fails(serial)):
+                yield Copy(self.step + self.steps_before(save + 1), tier, durable, self.number + save + 1,
+                           bool(luck and luck.corrupt(serial)))  # fmt: skip
+
+    def pattern_stride(self, tier: Tier) -> int:
+        """Every how many saves a tier takes part (where that is regular, else 1)."""
+        saves = self.pattern.saves
+        held = [number for number, shape in enumerate(saves) if shape.after_s(tier) is not None]
+        stride = held[1] if len(held) > 1 else len(saves)
+        return stride if held == list(range(0, len(saves), stride)) else 1
 
     def books(self, legs: int) -> Books:
         """Seconds of the first ``legs`` legs, stalls included."""
-        if legs == 0 or self._first is None or self._leg is None:
+        if legs == 0 or self.pattern.never:
             return Books()
-        steps = self._first.steps + (legs - 1) * self._leg.steps
-        slow = self._first.slow + (legs - 1) * self._leg.slow
-        stall = self._first.stall_s + (legs - 1) * self._leg.stall_s
-        return book_steps(self.pattern.pace, steps, slow)._replace(checkpoint_stall=stall)
+        head = self._head[:legs]
+        slow, stall = sum(leg.slow for leg in head), math.fsum(leg.stall_s for leg in head)
+        if legs > len(self._head):
+            slow += self._sum(self.pattern.slows, legs)
+            stall += self._sum(self.pattern.stalls, legs)
+        return book_steps(self.pattern.pace, self.steps_before(legs), slow)._replace(checkpoint_stall=stall)
 
     def spot_of(self, steps: int) -> Spot:
         """The moment at which ``steps`` steps of the stretch are done, before a save that falls due then."""
-        if self._first is None or steps <= self._first.steps:
+        if self.pattern.never:
             return Spot(0, steps, False)
-        assert self._leg is not None
-        leg = 1 + (steps - self._first.steps - 1) // self._leg.steps
+        leg = self.legs_to(self.step + steps - 1) if steps > 0 else 0
         return Spot(leg, steps - self.steps_before(leg), False)
 
     def books_in(self, spot: Spot, time_s: float) -> Books:
         """Seconds from the start to ``time_s``, where the stretch stands at ``spot``; an unfinished step is
         ``other``."""
         before, pace = self.books(spot.leg), self.pattern.pace
-        slow = min(spot.steps, self.leg_at(spot.leg).slow) if self._first is not None else 0
+        slow = 0 if self.pattern.never else min(spot.steps, self.leg_at(spot.leg).slow)
         now = book_steps(pace, spot.steps, slow)
         rest = time_s - self.leg_start(spot.leg) - training_time(spot.steps, slow, pace)
         now = now._replace(checkpoint_stall=rest) if spot.stalled else now._replace(other=rest)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from clustersim.checkpoint.pattern import Stretch
+from clustersim.checkpoint.pattern import Luck, Stretch
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -37,21 +37,21 @@ class Log:
     def __init__(self, active: bool = True) -> None:
         self.active = active
         self._rows: list[Entry] = []
-        self._stretches: list[tuple[Stretch, float, int]] = []
+        self._stretches: list[tuple[Stretch, float, int, Luck | None]] = []
 
     def add(self, entry: Entry) -> None:
         """Keep one entry."""
         if self.active:
             self._rows.append(entry)
 
-    def stretch(self, stretch: Stretch, end_s: float, leg: int) -> None:
+    def stretch(self, stretch: Stretch, end_s: float, leg: int, luck: Luck | None = None) -> None:
         """Keep a stretch that ended at ``end_s``, in ``leg``."""
         if self.active:
-            self._stretches.append((stretch, end_s, leg))
+            self._stretches.append((stretch, end_s, leg, luck))
 
     def entries(self) -> list[Entry]:
         """All entries by time; those of one instant in the order in which they were written, saves first."""
-        saves = [entry for stretch, end_s, leg in self._stretches for entry in saves_of(stretch, end_s, leg)]
+        saves = [entry for kept in self._stretches for entry in saves_of(*kept)]
         return sorted(saves + self._rows, key=lambda entry: entry.time_s)
 
     def frame(self) -> pd.DataFrame:
@@ -74,17 +74,19 @@ class Log:
         )
 
 
-def saves_of(stretch: Stretch, end_s: float, last: int) -> list[Entry]:
+def saves_of(stretch: Stretch, end_s: float, last: int, luck: Luck | None = None) -> list[Entry]:
     """Starts and durable moments of the saves of a stretch that ended in leg ``last``."""
     entries: list[Entry] = []
-    if stretch.pattern.first is None:
+    if not stretch.saves:
         return entries
-    save = stretch.pattern.save
     for leg in range(-1 if stretch.flying else 0, last + 1):
         step = stretch.step + stretch.steps_before(leg + 1)
-        stalled = stretch.stall_end(leg) - save.stall_s
         if leg >= 0 and stretch.stall_start(leg) <= end_s:
             entries.append(Entry(stretch.stall_start(leg), "save_start", "", step, seconds=stretch.leg_at(leg).stall_s))
-        entries.extend(Entry(stalled + after, "save_durable", tier.value, step) for after, tier in save.durable
-                       if stalled + after <= end_s)  # fmt: skip
+        if luck is not None and luck.fails(stretch.serial + leg + 1):
+            continue
+        for _, tier in stretch.outlay(leg).durable:
+            durable = stretch.durable_s(leg, tier)
+            if durable is not None and durable <= end_s:
+                entries.append(Entry(durable, "save_durable", tier.value, step))
     return entries

@@ -8,14 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from clustersim.checkpoint.engine import Load, SaveSite, Transfer
+from clustersim.checkpoint.engine import Load, SaveSite, StepShape, Transfer
 from clustersim.checkpoint.interval import Costs, Every
 from clustersim.checkpoint.pattern import Outlay, Pace, Pattern, outlay
+from clustersim.checkpoint.placement import Placement
 from clustersim.checkpoint.state import state_bytes
+from clustersim.checkpoint.tiers import Tier
 from clustersim.faults.failure import FailureModel, FailuresDuring, Severity
 from clustersim.faults.process import SPARE_BLOCK, Arrivals, Site
+from clustersim.hardware.topology import Placement as RankGrid
+from clustersim.recovery.ground import Ground
 from clustersim.rng import stream
+from clustersim.run.afflictions import check_overhead, conditions
 from clustersim.run.pace import Paces, Step
+from clustersim.run.luck import SaveLuck
 from clustersim.run.storage import alone_s
 
 
@@ -51,10 +57,16 @@ class Prepared:
     during: FailuresDuring = field(init=False)
     transfers: tuple[Transfer, ...] = field(init=False)
     transfer_s: tuple[float, ...] = field(init=False)
+    saves: tuple[Outlay, ...] = field(init=False)
+    placement: Placement | None = field(init=False)
+    loads: dict[Tier, Load] = field(init=False)
     save: Outlay | None = field(init=False)
     load: Load = field(init=False)
     mtbf_s: float = field(init=False)
     every: Every = field(init=False)
+    ground: Ground = field(init=False)
+    _slowed: dict[Any, Pace] = field(init=False, default_factory=dict)
+    _paced: dict[Any, Pace] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         scenario = self.scenario
@@ -62,8 +74,13 @@ class Prepared:
         self.pace, self.mfu = self.paces.nominal, self.paces.mfu
         self.during = scenario.failures_during
         self.causes = distinct(scenario.failures)
+        if overhead := check_overhead(self.causes):
+            extra = self.pace.step_s * overhead
+            self.pace = self.pace._replace(step_s=self.pace.step_s + extra, saving_s=self.pace.saving_s + extra,
+                                           straggle_s=extra)  # fmt: skip
         self._end()
         self._saves()
+        self.ground = Ground.of(scenario, self.state, self.pace.nominal_s)
 
     def _end(self) -> None:
         training = self.scenario.training
@@ -76,33 +93,95 @@ class Prepared:
     def _saves(self) -> None:
         scenario = self.scenario
         cluster, engine = scenario.cluster, scenario.checkpoint
-        site = SaveSite(state_bytes(scenario.model, scenario.training, scenario.parallelism, cluster.gpus), cluster)
-        self.state = site.state
-        self.transfers = engine.save(site)
-        self.transfer_s = tuple(self._alone_s(transfer) for transfer in self.transfers)
-        self.save = outlay(self.transfers, self.transfer_s) if self.transfers else None
-        self.load = engine.load(site)
+        layout, gpus = scenario.parallelism, cluster.gpus
+        rates: dict[Severity, float] = {}
+        for cause in self.causes:
+            rates[cause.severity] = rates.get(cause.severity, 0.0) + cause.rate(self.job_site())
+        rate = math.fsum(value for severity, value in rates.items() if severity != Severity.STORAGE)
+        self.mtbf_s = 1 / rate if rate > 0 else math.inf
+        state = state_bytes(scenario.model, scenario.training, layout, gpus)
+        self.site = SaveSite(state, cluster, self._shape(), layout.tp * layout.pp, rates)
+        self.state = state
+        self.placement = engine.placement(self.site)
+        self.loads = {tier: engine.load(self.site, tier) for tier in Tier}
+        self.load = self.loads[Tier.SHARED]
         self.load_s = self.load.seconds
         if self.load.bytes:
             limit = self.load.per_client or math.inf
             self.load_s += alone_s(cluster.storage, self.load.bytes, "read", self.load.clients, limit)
-        rate = math.fsum(cause.rate(self.job_site()) for cause in self.causes if cause.severity != Severity.STORAGE)
-        self.mtbf_s = 1 / rate if rate > 0 else math.inf
+        self.transfers = engine.save(self.site)
+        self._by_number()
         cost = self.save or Outlay(0.0, ())
         self.every = (
             Every() if self.save is None else engine.interval.resolve(Costs(cost.stall_s, cost.busy_s, self.mtbf_s))
         )
         self.pattern = self.pattern_at(self.pace)
 
+    def _shape(self) -> StepShape:
+        """What engines may know of the step."""
+        found = getattr(self.step, "shape", None)
+        return found if isinstance(found, StepShape) else StepShape(self.pace.nominal_s)
+
+    def _by_number(self) -> None:
+        """Transfers and outlays by number of the save."""
+        count = max((transfer.every for transfer in self.transfers), default=1)
+        self.transfer_s = tuple(self._alone_s(transfer) for transfer in self.transfers)
+        timed = list(zip(self.transfers, self.transfer_s, strict=True))
+        self._parts = tuple(tuple(part for part in timed if number % part[0].every == 0) for number in range(count))
+        shapes = (outlay(tuple(t for t, _ in parts), tuple(s for _, s in parts)) for parts in self._parts)
+        self.saves = tuple(shapes) if self.transfers else ()
+        self.save = self.saves[min(1, count - 1)] if self.saves else None
+
+    def parts_of(self, number: int) -> tuple[tuple[Transfer, float], ...]:
+        """What the save of a number consists of, each transfer with what it takes alone."""
+        return self._parts[number % len(self._parts)]
+
+    def luck(self, seed: int, replica: int) -> SaveLuck | None:
+        """Which saves of a replica fail or are unreadable; None: none ever."""
+        engine = self.scenario.checkpoint
+        if engine.failing == 0 and engine.corrupt == 0:
+            return None
+        return SaveLuck(engine.failing, engine.corrupt, stream(seed, replica, "saves"))
+
     def _alone_s(self, transfer: Transfer) -> float:
         if transfer.channel == "local":
             return transfer.seconds
         cluster = self.scenario.cluster
-        return transfer.seconds + alone_s(cluster.storage, transfer.bytes, "write", cluster.nodes)
+        return transfer.seconds + alone_s(cluster.storage, transfer.bytes, "write", transfer.clients or cluster.nodes,
+                                          transfer.per_client or math.inf)  # fmt: skip
+
+    def slowed(self, nodes: dict[int, float], links: dict[int, float], everywhere: float) -> Pace:
+        """The pace while places compute, or their links carry, by these factors slower; the same question is asked once."""
+        key = (tuple(sorted(nodes.items())), tuple(sorted(links.items())), everywhere)
+        if key not in self._slowed:
+            self._slowed[key] = self._slow_pace(nodes, links, everywhere) if any(key[:2]) or everywhere > 1 else self.pace
+        return self._slowed[key]
+
+    def _slow_pace(self, nodes: dict[int, float], links: dict[int, float], everywhere: float) -> Pace:
+        if not self.paces.flexible:  # a fixed step is computation alone
+            seconds = self.pace.step_s * max((1.0, *nodes.values()))
+            return self.pace._replace(step_s=seconds, saving_s=seconds * self.scenario.checkpoint.slowdown,
+                                      straggle_s=seconds - self.pace.step_s)  # fmt: skip
+        found = conditions(nodes, links, everywhere, self.scenario.cluster.nodes, self._alike)
+        if found not in self._paced:
+            self._paced[found] = self.paces.under(found)
+        return self._paced[found]
+
+    def _alike(self, place: int) -> int:
+        """The place of the first data-parallel replica that has the work of ``place``: replicas are alike."""
+        layout, cluster = self.scenario.parallelism, self.scenario.cluster
+        inner = layout.tp * layout.cp * layout.pp
+        grid = RankGrid({"tp": layout.tp, "cp": layout.cp, "pp": layout.pp, "dp": max(1, cluster.gpus // inner)},
+                        tuple(name for name in layout.dimensions if name != "ep"))  # fmt: skip
+        at = grid.place(place * cluster.node.gpus)
+        if at is None:
+            return place
+        return sum(grid.strides[name] * index for name, index in at.items() if name != "dp") // cluster.node.gpus
 
     def pattern_at(self, pace: Pace) -> Pattern:
         """What repeats at a pace."""
-        return Pattern.of(self.every, pace, self.save, self.scenario.checkpoint.when_busy)
+        engine = self.scenario.checkpoint
+        return Pattern(self.every, pace, self.saves, engine.when_busy, engine.snapshots)
 
     @property
     def nominal_s(self) -> float:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Collection, Generator
 from typing import Any
 
 import simpy
 
-from clustersim.checkpoint.pattern import Pace, Stretch
+from clustersim.checkpoint.engine import Load
+from clustersim.checkpoint.pattern import Luck, Pace, Spot, Stretch, training_time
 from clustersim.checkpoint.tiers import Copies, Copy, Tier
 from clustersim.faults.failure import Severity
 from clustersim.run.clock import delay
@@ -28,16 +29,32 @@ class Trainer:
         step: steps done in the state that trains or will be restored (those of a stretch under way not counted).
         pace, pattern: what a step takes now, and what repeats at that pace.
         copies: the durable copies that are left.
+        luck: which saves fail or turn out to be unreadable; None: none does.
+        number: number of the last save of the state that trains, by which tiers take turns.
+        serial: saves started so far.
+        reading: what reading the state back takes, copies that turn out to be unreadable included.
     """
 
     def __init__(
-        self, env: simpy.Environment, prepared: Prepared, storage: SharedStorage, ledger: Ledger, log: Log
+        self,
+        env: simpy.Environment,
+        prepared: Prepared,
+        storage: SharedStorage,
+        ledger: Ledger,
+        log: Log,
+        luck: Luck | None = None,
     ) -> None:
         self.env, self.prepared, self.storage, self.ledger, self.log = env, prepared, storage, ledger, log
-        self.copies = Copies(Copy(0, Tier.SHARED, 0.0))
+        self.copies = Copies(Copy(0, Tier.SHARED, 0.0), prepared.scenario.checkpoint.keep, prepared.placement,
+                             prepared.scenario.cluster.nodes)  # fmt: skip
+        self.luck = luck
+        self.number, self.serial = 0, 0
+        self.reading = prepared.load
         self.pace, self.pattern = prepared.pace, prepared.pattern
         self.nodes = prepared.scenario.cluster.nodes
         self.step = 0
+        self.spoilt: Copy | None = None
+        """The copy to go back to with the next rollback, because all newer ones are wrong."""
         self._stretch: Stretch | None = None
         self._walk: Walk | None = None
 
@@ -80,7 +97,7 @@ class Trainer:
     def _jump(self, flying: bool) -> Process:
         """One time-out to the end of training; broken off by whatever disturbs."""
         now: float = self.env.now
-        self._stretch = stretch = Stretch(self.pattern, now, self.step, flying)
+        self._stretch = stretch = Stretch(self.pattern, now, self.step, flying, self.number, self.serial)
         try:
             if self.prepared.target_steps == math.inf:
                 yield self.env.event()
@@ -99,11 +116,12 @@ class Trainer:
             self._walk = Walk(self, self.env.now)
         walk = self._walk
         yield from walk.live()
-        flying = walk.flies_alone() and self.prepared.jump and self.pattern.leg is not None
-        if flying and walk.saver is not None:
-            walk.saver.cut()
+        flying = walk.flies_alone() and self.prepared.jump and not self.pattern.never
+        if flying:
+            for saver in walk.savers:
+                saver.cut()
         done = self.step >= self.prepared.target_steps
-        self._walk = None if walk.saver is None or flying or done else walk.successor()
+        self._walk = None if not walk.left() or flying or done else walk.successor()
         return flying
 
     def _final(self) -> Process:
@@ -114,12 +132,14 @@ class Trainer:
 
     # -- the end of a stretch
 
-    def _ended(self, stretch: Stretch, now: float, leg: int) -> None:
-        """A stretch has ended in ``leg``: its saves become copies and entries of the log."""
+    def _ended(self, stretch: Stretch, now: float, spot: Spot, leg: int) -> None:
+        """A stretch has ended at ``spot``, after saves up to ``leg``: they become copies and entries of the log."""
         self._stretch = None
-        for copy in stretch.copies(now, leg):
+        for copy in stretch.copies(now, leg, self.luck, self.prepared.scenario.checkpoint.keep):
             self.copies.add(copy)
-        self.log.stretch(stretch, now, leg)
+        started = stretch.started(spot, now)
+        self.number, self.serial = stretch.number + started, stretch.serial + started
+        self.log.stretch(stretch, now, leg, self.luck)
 
     def _close(self, end: float, all_steps: bool = False) -> None:
         """Keep everything of the stretch up to ``end``, for now."""
@@ -132,7 +152,7 @@ class Trainer:
             spot = stretch.locate(end)
             steps = stretch.steps_before(spot.leg) + spot.steps
         # The save that falls due with the last step is not taken.
-        self._ended(stretch, end, spot.leg - all_steps)
+        self._ended(stretch, end, spot, spot.leg - all_steps)
         self.step = stretch.step + steps
         self.ledger.keep(Piece(stretch.step, self.step, stretch.books_in(spot, end), stretch, open=True))
 
@@ -141,7 +161,7 @@ class Trainer:
         stretch, now = self._stretch, float(self.env.now)
         assert stretch is not None
         spot = stretch.locate(now)
-        self._ended(stretch, now, spot.leg)
+        self._ended(stretch, now, spot, spot.leg)
         self.step = stretch.step + stretch.steps_before(spot.leg)
         if spot.leg:
             self.ledger.keep(Piece(stretch.step, self.step, stretch.books(spot.leg), stretch))
@@ -154,32 +174,88 @@ class Trainer:
         elif self._walk is not None:
             self.step = self._walk.break_off(now)
 
-    def lose(self, now: float, severity: Severity | None) -> None:
-        """A failure stops training, or hits while it is down: go back to the newest copy that survives."""
+    def lose(self, now: float, severity: Severity | None, places: Collection[int] | None = None) -> None:
+        """A failure stops training, or hits while it is down: go back to the newest copy that survives.
+
+        Args:
+            now: the time.
+            severity: what the failure takes; None: nothing.
+            places: places whose nodes are lost; None: unknown.
+        """
         if self._stretch is not None:
-            self._lose_stretch(self._stretch, now, severity)
+            self._lose_stretch(self._stretch, now, severity, places)
             return
         if self._walk is not None:
             self.step = self._walk.break_off(now)
-        self._roll_back(now, severity, self._walk is not None)
+        self._roll_back(now, severity, places, self._walk is not None)
         self._walk = None
 
-    def _lose_stretch(self, stretch: Stretch, now: float, severity: Severity | None) -> None:
+    def boundary(self) -> float:
+        """When the step, or the stall, that is under way ends, absolute seconds (now, where nothing is known)."""
+        if self._stretch is not None:
+            stretch, spot = self._stretch, self._stretch.locate(self.env.now)
+            if spot.stalled or (stretch.saves and spot.steps + 1 >= stretch.leg_at(spot.leg).steps):
+                return stretch.leg_start(spot.leg + 1)
+            slow = stretch.leg_at(spot.leg).slow if stretch.saves else 0
+            return stretch.leg_start(spot.leg) + training_time(spot.steps + 1, slow, stretch.pattern.pace)
+        return self.env.now if self._walk is None else self._walk.boundary()
+
+    def hold(self, now: float, severity: Severity | None = None, places: Collection[int] | None = None) -> None:
+        """Training stops, or has stopped, but the state of the last finished step is still there: it is gone on from.
+
+        The step under way is lost, and so is a save that is not yet durable. A step that ends within the rounding of
+        ``now`` has ended.
+        """
+        up = self._stretch is not None or self._walk is not None
+        if self._stretch is not None:
+            stretch = self._stretch
+            spot = stretch.locate(now + 8 * math.ulp(now))
+            self._ended(stretch, now, spot, spot.leg)
+            self.step = stretch.step + stretch.steps_before(spot.leg) + spot.steps
+            books = stretch.books_in(spot, now)
+            self.ledger.spend("rework", books.other)
+            self.ledger.keep(Piece(stretch.step, self.step, books._replace(other=0.0), stretch))
+        elif self._walk is not None:
+            self.step = self._walk.break_off(now, broken="rework")
+            self._walk = None
+        if severity is not None:
+            self.copies.lose(severity, places)
+        if up:
+            self.log.add(Entry(now, "hold", "", self.step))
+
+    def resumed(self) -> None:
+        """The state has been restored on all nodes."""
+        self.copies.healed()
+
+    def _lose_stretch(self, stretch: Stretch, now: float, severity: Severity | None,
+                      places: Collection[int] | None) -> None:  # fmt: skip
         """Keep what a surviving copy holds of a stretch; the rest is ``rework``."""
-        self._ended(stretch, now, stretch.locate(now).leg)
-        legs = stretch.legs_to(self._roll_back(now, severity))
+        spot = stretch.locate(now)
+        self._ended(stretch, now, spot, spot.leg)
+        legs = stretch.legs_to(self._roll_back(now, severity, places))
         if legs:
             self.ledger.keep(Piece(stretch.step, self.step, stretch.books(legs), stretch))
         self.ledger.spend("rework", now - stretch.leg_start(legs))
 
-    def _roll_back(self, now: float, severity: Severity | None, up: bool = True) -> int:
-        """Go back to the newest copy that survives ``severity``; returns its steps."""
+    def _roll_back(self, now: float, severity: Severity | None, places: Collection[int] | None = None,
+                   up: bool = True) -> int:  # fmt: skip
+        """Go back to the newest copy that survives ``severity`` and can be read; returns its steps."""
         if severity is not None:
-            self.copies.lose(severity)
+            self.copies.lose(severity, places)
+        if self.spoilt is not None:
+            self.copies.spoil(self.spoilt)
+            self.spoilt = None
         restored = self.copies.newest()
         assert restored is not None
-        if up and self.log.active:
+        reading = [self.prepared.loads[restored.tier]]
+        while restored.corrupt:
+            self.copies.drop(restored)
+            restored = self.copies.newest()
+            assert restored is not None
+            reading.append(self.prepared.loads[restored.tier])
+        self.reading = reading[0] if len(reading) == 1 else Load.joined(reading)
+        if (up or restored.step != self.step) and self.log.active:
             self.log.add(Entry(now, "rollback", restored.tier.value, restored.step))
         self.ledger.rollback(restored.step)
-        self.step = restored.step
+        self.step, self.number = restored.step, restored.number
         return restored.step

@@ -8,7 +8,7 @@ events.
 from __future__ import annotations
 
 import math
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ from clustersim.checkpoint.tiers import Copy, Tier
 from clustersim.run.clock import delay
 from clustersim.run.ledger import Piece
 from clustersim.run.log import Entry
-from clustersim.run.saver import Saver
+from clustersim.run.saver import Saver, Start
 
 if TYPE_CHECKING:
     from clustersim.run.training import Trainer
@@ -58,9 +58,9 @@ class Batch:
 class Walk:
     """One leg under way."""
 
-    def __init__(self, trainer: Trainer, start_s: float, saver: Saver | None = None) -> None:
+    def __init__(self, trainer: Trainer, start_s: float, savers: Sequence[Saver] = ()) -> None:
         self._trainer, self._prepared = trainer, trainer.prepared
-        self.start_s, self.saver = start_s, saver
+        self.start_s, self.savers = start_s, list(savers)
         self._first_step, self.steps = trainer.step, 0
         self.trained_s, self._skips = 0.0, 0
         self.stalled, self._stall_s = False, start_s
@@ -74,18 +74,15 @@ class Walk:
         """The leg that a disturbed stretch was in, with its save and its step under way."""
         walk, leg, pace = cls(trainer, stretch.leg_start(spot.leg)), spot.leg, stretch.pattern.pace
         slow = 0
-        if stretch.pattern.first is not None:
+        if stretch.saves:
             slow = min(spot.steps, stretch.leg_at(leg).slow)
-            if leg > 0 or stretch.flying:
-                walk.saver = walk._resumed(stretch.step + stretch.steps_before(leg), stretch.stall_end(leg - 1))
+            walk._resume_all(stretch, spot)
         walk.steps, walk.trained_s = spot.steps, training_time(spot.steps, slow, pace)
         walk._books.append(book_steps(pace, spot.steps, slow))
         if spot.stalled:
             walk.stalled, walk._stall_s = True, stretch.stall_start(leg)
-            if trainer.env.now >= stretch.stall_end(leg) - stretch.pattern.save.stall_s:
-                walk._saving = walk._resumed(trainer.step + spot.steps, stretch.stall_end(leg))
         else:
-            slowed = stretch.pattern.first is not None and spot.steps < stretch.leg_at(leg).slow
+            slowed = stretch.saves and spot.steps < stretch.leg_at(leg).slow
             if trainer.prepared.scenario.checkpoint.when_busy == "skip":
                 walk._skip_passed()
             walk._batch = Batch(
@@ -93,38 +90,55 @@ class Walk:
             )
         return walk
 
+    def _resume_all(self, stretch: Stretch, spot: Spot) -> None:
+        """Savers for all saves of a stretch that are under way."""
+        now = self._trainer.env.now
+        last = spot.leg if stretch.started(spot, now) > spot.leg else spot.leg - 1
+        first = last
+        while first >= (-1 if stretch.flying else 0) and stretch.in_flight(first, now):
+            first -= 1
+        older = stretch.side_in_flight(first, now)
+        for save in ([] if older is None else [older]) + list(range(first + 1, last + 1)):
+            saver = self._resumed(stretch, save)
+            if save == spot.leg:
+                self._saving = saver
+            else:
+                self.savers.append(saver)
+
     def _skip_passed(self) -> None:
         """Count the saves that fell due in this leg and were left out."""
         while not self._prepared.every.never and self._due_in() <= 0:
             self._skips += 1
 
-    def _resumed(self, step: int, stall_end_s: float) -> Saver | None:
-        """The save whose stall ends (or ended) at ``stall_end_s``, as far as it is now; None: it is complete."""
-        save = self._prepared.save
-        assert save is not None
-        elapsed = self._trainer.env.now - (stall_end_s - save.stall_s)
-        if elapsed >= math.fsum(self._prepared.transfer_s):
-            return None
-        return self._saver(step, elapsed, resumed=True)
+    def _resumed(self, stretch: Stretch, save: int) -> Saver:
+        """The save at the end of leg ``save`` of a stretch, as far as it is now."""
+        step = stretch.step + stretch.steps_before(save + 1)
+        elapsed = self._trainer.env.now - (stretch.stall_end(save) - stretch.outlay(save).stall_s)
+        late = stretch.leg_at(save).late_s if save >= 0 else 0.0
+        return self._saver(step, stretch.number + save + 1, stretch.serial + save + 1, elapsed, late)
 
-    def _saver(self, step: int, elapsed_s: float = 0.0, resumed: bool = False) -> Saver:
+    def _new_saver(self, step: int, number: int) -> Saver:
+        """A save that starts now."""
+        self._trainer.serial += 1
+        self._trainer.log.add(Entry(self._trainer.env.now, "save_start", "", step))
+        return self._saver(step, number, self._trainer.serial)
+
+    def _saver(self, step: int, number: int, serial: int, elapsed_s: float = 0.0, late_s: float = 0.0) -> Saver:
         trainer, prepared = self._trainer, self._prepared
+        luck = trainer.luck
 
         def durable(tier: Tier) -> None:
-            trainer.copies.add(Copy(step, tier, trainer.env.now))
+            if luck is not None and luck.fails(serial):
+                return
+            corrupt = luck is not None and luck.corrupt(serial)
+            trainer.copies.add(Copy(step, tier, trainer.env.now, number, corrupt))
             trainer.log.add(Entry(trainer.env.now, "save_durable", tier.value, step))
 
-        if not resumed:
-            trainer.log.add(Entry(trainer.env.now, "save_start", "", step))
+        flying = self.flying
+        behind = {tier: event for saver in self.savers for tier, event in saver.open_sides.items()}
+        start = Start(elapsed_s, late_s, flying[-1].ended if flying else None, behind)
         return Saver(
-            trainer.env,
-            trainer.storage,
-            prepared.transfers,
-            prepared.transfer_s,
-            trainer.nodes,
-            step,
-            durable,
-            elapsed_s,
+            trainer.env, trainer.storage, prepared.parts_of(number), trainer.nodes, step, durable, start
         )
 
     # -- the leg
@@ -140,20 +154,31 @@ class Walk:
                 self._close(ended=False)
                 return
             self.stalled, self._stall_s = True, self._trainer.env.now
-        if self.saver is not None and self.busy:
-            yield from self._hold(self.saver.ended)
         if self._saving is None:
-            self._saving = self._saver(self._first_step + self.steps)
+            if self.full:
+                yield from self._hold(self.flying[-self._prepared.pattern.depth].ended)
+            self._trainer.number += 1
+            self._saving = self._new_saver(self._first_step + self.steps, self._trainer.number)
         yield from self._hold(self._saving.unblocked)
         self._unblocked_s = self._trainer.env.now
         self._books.append(Books(checkpoint_stall=self._trainer.env.now - self._stall_s))
-        self.saver, self._saving = (None if self._saving.ended.triggered else self._saving), None
+        self.savers, self._saving = [*self.savers, self._saving], None
         self._close(ended=True)
+
+    @property
+    def flying(self) -> list[Saver]:
+        """Saves whose background part, which later ones queue behind, is under way."""
+        return [saver for saver in self.savers if not saver.ended.triggered]
 
     @property
     def busy(self) -> bool:
         """A save is in flight."""
-        return self.saver is not None and not self.saver.ended.triggered
+        return any(not saver.ended.triggered for saver in self.savers)
+
+    @property
+    def full(self) -> bool:
+        """There is no room for another save."""
+        return len(self.flying) >= self._prepared.pattern.depth
 
     @property
     def _left(self) -> float:
@@ -166,7 +191,7 @@ class Walk:
         while self._left > 0:
             wanted = self._due_in()
             if wanted <= 0:
-                if not self.busy or when_busy == "block":
+                if not self.full or when_busy == "block":
                     return
                 if when_busy == "skip":
                     self._skips += 1
@@ -228,12 +253,15 @@ class Walk:
 
     def last_save(self) -> Process:
         """One more save at the end of training; one that is in flight is dropped for it."""
-        if self.saver is not None:
-            self.saver.cut()
+        for saver in self.savers:
+            saver.cut()
+        self.savers = []
         self._first_step, self.steps, self._books = self._trainer.step, 0, []
         self.stalled, self._stall_s = True, self._trainer.env.now
-        self._saving = self._saver(self._first_step)
-        yield from self._hold(self._saving.ended)
+        self._saving = self._new_saver(self._first_step, 0)
+        yield from self._hold(self._saving.unblocked)
+        for event in (self._saving.ended, *self._saving.sides.values()):
+            yield from self._hold(event)
         self._books.append(Books(checkpoint_stall=self._trainer.env.now - self._stall_s))
         self._close(ended=True)
 
@@ -245,19 +273,35 @@ class Walk:
         trainer.ledger.keep(Piece(self._first_step, trainer.step, books, open=not ended))
         self._books = []
 
-    def break_off(self, now: float) -> int:
-        """The leg ends at ``now`` as it stands; returns the steps that are done."""
+    def boundary(self) -> float:
+        """When the step under way ends, absolute seconds; now, while training stands still."""
+        now, batch = self._trainer.env.now, self._batch
+        if self.stalled or batch is None:
+            return now
+        return max(now, batch.start_s + min(batch.steps, batch.done_by(now) + 1) * batch.step_s)
+
+    def break_off(self, now: float, broken: str | None = None) -> int:
+        """The leg ends at ``now`` as it stands; returns the steps that are done.
+
+        ``broken``: the category of the step under way, of which nothing is kept; None: all stays together, for a
+        rollback to take back.
+        """
         if self.stalled:
             self._books.append(Books(checkpoint_stall=now - self._stall_s))
         elif self._batch is not None:
-            batch, done = self._batch, self._batch.done_by(now)
+            batch = self._batch
+            done = batch.done_by(now + 8 * math.ulp(now) if broken else now)
             self._count(batch, done)
-            self._books.append(Books(other=now - batch.start_s - done * batch.step_s))
-        for saver in (self.saver, self._saving):
-            if saver is not None and not saver.ended.triggered:
+            rest = now - batch.start_s - done * batch.step_s
+            if broken:
+                self._trainer.ledger.spend(broken, rest)
+            else:
+                self._books.append(Books(other=rest))
+        for saver in (*self.savers, self._saving):
+            if saver is not None and not saver.over:
                 saver.cut()
                 self._trainer.log.add(Entry(now, "save_cut", "", saver.step))
-        self._close(ended=False)
+        self._close(ended=broken is not None)
         return self._trainer.step
 
     def steps_done(self) -> int:
@@ -267,15 +311,21 @@ class Walk:
 
     def flies_alone(self) -> bool:
         """Whether the leg's save has its background part before it and the storage for itself."""
-        saver, storage = self.saver, self._trainer.storage
+        trainer, flying = self._trainer, self.flying
         return (
-            saver is not None
-            and self._unblocked_s == self._trainer.env.now
-            and self._trainer.pace is self._trainer.pattern.pace
-            and storage.up
-            and storage.only(saver.flow)
+            len(flying) == 1
+            and self._prepared.pattern.depth == 1
+            and self._unblocked_s == trainer.env.now
+            and trainer.pace is trainer.pattern.pace
+            and trainer.storage.up
+            and trainer.storage.only(flying[0].flow)
+            and not any(saver.open_sides for saver in self.savers)
         )
 
+    def left(self) -> list[Saver]:
+        """Saves that are still under way."""
+        return [saver for saver in self.savers if not saver.over]
+
     def successor(self) -> Walk:
-        """The next leg, which starts now with this one's save in flight."""
-        return Walk(self._trainer, self._trainer.env.now, self.saver)
+        """The next leg, which starts now with saves in flight."""
+        return Walk(self._trainer, self._trainer.env.now, self.left())

@@ -21,6 +21,7 @@ LOST = {
     Tier.DISK: {"gpu", "node", "nvlink-domain", "rack"},
     Tier.HOST: {"gpu", "node", "nvlink-domain", "rack", "cluster"},
     Tier.PEER: {"nvlink-domain", "rack", "cluster"},
+    Tier.REPLICA: {"nvlink-domain", "rack", "cluster"},
 }
 
 
