@@ -11,6 +11,7 @@ from clustersim.hardware.collectives import collective_time
 from clustersim.pipeline.dependencies import CODE
 from clustersim.pipeline.ops import Kind
 from clustersim.pipeline.step_chains import eager_tails
+from clustersim.pipeline.step_costs import COLUMNS
 from clustersim.pipeline.step_data import GRAD_BYTES, step_traffic
 from clustersim.pipeline.step_offload import offloaded_update
 from clustersim.workload.memory import lora_parameters
@@ -33,12 +34,13 @@ def step_ends(step: StepModel) -> list[Ends]:
     """The ends of every pipeline rank."""
     costs, plan = step.costs, step.plan
     forward, backward = _one_microbatch(step)
-    known: dict[tuple[LocalParameters, str, float, float], Ends] = {}
+    wires = _wires(step)
+    known: dict[tuple[LocalParameters, str, float, float, float], Ends] = {}
     ends = []
     for rank, parameters in enumerate(costs.rank_parameters):
-        key = (parameters, costs.gpus[rank].name, forward[rank], backward[rank])
+        key = (parameters, costs.gpus[rank].name, forward[rank], backward[rank], wires[rank])
         if key not in known:
-            known[key] = _ends(step, rank, parameters, forward[rank], backward[rank])
+            known[key] = _ends(step, rank, parameters, forward[rank], backward[rank], wires[rank])
         ends.append(known[key])
     if plan.shape.program.chains > 1:
         ends = _eager(step, ends)
@@ -67,6 +69,19 @@ def _one_microbatch(step: StepModel) -> tuple[list[float], list[float]]:
     return per_kind[:, CODE[Kind.F]].tolist(), backward.tolist()
 
 
+def _wires(step: StepModel) -> list[float]:
+    """Seconds of one microbatch's backward in which expert- or context-parallel messages hold a rank's NICs."""
+    groups, shape = step.groups, step.plan.shape
+    columns = [COLUMNS.index(name) for name, group in (("ep", groups.ep), ("cp", groups.cp)) if group.domains > 1]
+    if not columns or groups.data.domains == 1:
+        return [0.0] * shape.graph.ranks
+    table = step.costs.table[:, :, columns].sum(axis=2)
+    units = shape.program.units / shape.program.chains
+    per_kind = np.einsum("rks,ks->rk", shape.counts, table) / units * shape.program.slices
+    backward = per_kind[:, [CODE[Kind.B], CODE[Kind.I], CODE[Kind.W]]].sum(axis=1)
+    return [float(seconds) for seconds in backward]
+
+
 def _trained(step: StepModel, parameters: LocalParameters) -> LocalParameters:
     """The part of a rank's parameters that has gradients: all, less frozen layers; with LoRA the adapters alone."""
     plan = step.plan
@@ -77,7 +92,11 @@ def _trained(step: StepModel, parameters: LocalParameters) -> LocalParameters:
     return LocalParameters(parameters.dense * share, parameters.expert * share)
 
 
-def _ends(step: StepModel, rank: int, parameters: LocalParameters, forward: float, backward: float) -> Ends:
+def _ends(
+    step: StepModel, rank: int, parameters: LocalParameters, forward: float, backward: float, wire: float
+) -> Ends:
+    """One rank. Gradients find the NICs free for ``backward`` less ``wire``; without priority they share them during
+    ``wire`` as well, and what they take there the messages last longer."""
     plan, groups, costs = step.plan, step.groups, step.costs
     layout, training = plan.layout, plan.training
     trained = _trained(step, parameters)
@@ -86,9 +105,11 @@ def _ends(step: StepModel, rank: int, parameters: LocalParameters, forward: floa
     if groups.shards.parameters == 1:
         buckets = max(1, plan.model.layers // layout.pp)
         traffic = step_traffic(
-            trained, groups, training, layout, step.stack, forward, backward, buckets, costs.taken(rank)
+            trained, groups, training, layout, step.stack, forward, backward - wire, buckets, costs.taken(rank)
         )
         head, tail = traffic.exposed_gather, traffic.exposed_reduce
+        if not layout.gradient_priority:
+            tail += min(wire, max(0.0, traffic.reduce - tail))
     update = update_seconds(
         trained, shards, expert_shards, costs.devices[rank], step.stack, training.optimizer, layout.zero
     )

@@ -15,6 +15,10 @@ from clustersim.pipeline.step_graph import Shape
 from clustersim.workload.attention import is_causal
 
 
+EXCHANGE_SMS = 24
+"""SMs that an expert exchange takes from the computation beside it (DeepEP README: kernels of 20 and 24 SMs)."""
+
+
 class OpSeconds(NamedTuple):
     """(ops,) seconds of each op that scale with its rank's speed, of its sends, and of its other messages."""
 
@@ -49,7 +53,8 @@ class Replayer:
             by_op[:, fused] += by_part[:, second]
             exchange = table[:, :, EP]
             both = exchange[parts.kind[fused], parts.stage[fused]] + exchange[parts.kind[second], parts.stage[second]]
-            saved = np.minimum(both, by_op[0, fused])
+            free = np.array([1 - EXCHANGE_SMS / gpu.sms for gpu in self.costs.gpus])
+            saved = np.minimum(both, by_op[0, fused]) * np.clip(free, 0.0, 1.0)[graph.rank[fused]]
             by_op[2, fused] -= saved
             np.add.at(hidden, graph.rank[fused], saved)
         by_op = np.maximum(by_op, 0.0)

@@ -215,12 +215,21 @@ class Reader:
         return {"tp": asynchronous or bool(self.source.value("overlap_tp", False)),
                 "pp": bool(self.source.value("overlap_pp", False)) or "tp/dp/pp overlap on" in note, "dp": True}  # fmt: skip
 
+    def exchanges_between_nodes(self, layout: dict[str, Any]) -> bool:
+        """Whether experts lie beyond a fast domain, in a source whose recipes then hide their exchange."""
+        domain = 72 if self.gpu().startswith("gb") else self.row.whole("gpus_per_node") or 8
+        wide = layout["ep"] * layout.get("expert_tp", 1) > domain
+        return bool(self.source.value("exchange_overlap")) and wide
+
     def schedule(self, layout: dict[str, Any]) -> Schedule:
         """The pipeline schedule; blank is 1F1B, interleaved where there are chunks."""
         text = self.row.text("schedule")
         named = schedule_of_words(text) if text else None
         if layout["pp"] == 1:
             return get_schedule("1f1b")
+        if named is None and layout["chunks"] > 1 and self.exchanges_between_nodes(layout):
+            named = "interleaved-1f1b-ep"
+            self.assumed["schedule"] = f"{named} ({self.source.reason('exchange_overlap')})"
         if named is None:
             named = "interleaved-1f1b" if layout["chunks"] > 1 else "1f1b"
             self.assumed["schedule"] = f"{named} (blank: plain or interleaved 1F1B by the number of chunks)"

@@ -62,6 +62,9 @@ class Layout(Block):
     context: Context = Context()
     sequence_parallel: bool = False
     overlap: Overlap = Overlap()
+    gradient_priority: bool = False
+    """Gradient traffic is cut small and yields to all-to-all and ring messages on the same NICs (FlowMoE); False: both share
+    them evenly, so that gradients that hide delay what computation waits for."""
     order: str = "tp-cp-dp-pp"
     """Placement, innermost first: which ranks are neighbours (Megatron: tp-cp-dp-pp; Llama 3: tp-cp-pp-dp); dimensions
     that are left out follow, ``ep`` just before ``dp``."""
