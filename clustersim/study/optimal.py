@@ -1,7 +1,8 @@
 """The best value along one axis, with its interval, and how flat the optimum is.
 
-All points see the same failures, so the curve of means is smooth although each point is noisy. A cubic in the logarithm of
-the value is fitted around the best point; resampling the replicas (all points together) gives the interval.
+All points see the same failures, so the curve of means is smooth although each point is noisy. Around the best point
+a curve a + b·ln x + c·x + d/x is fitted: a price that falls with x, one that grows with it, and what bends them.
+Resampling the replicas (all points together) gives the interval.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RESAMPLES = 1000
-WINDOW = math.log(4.0)  # fit to points within this factor of the best: a cubic is exact to 0.01 % of the waste there
+WINDOW = math.log(4.0)
+"""The curve is fitted to points within this factor of the best."""
 
 
 @dataclass
@@ -54,8 +56,13 @@ class Optimum:
                 "references": self.references}  # fmt: skip
 
 
+def _terms(u: NDArray[np.float64]) -> NDArray[np.float64]:
+    """1, u, cosh u and sinh u: with u = ln x they span 1, ln x, x and 1/x, the terms of the waste of saving."""
+    return np.stack([np.ones_like(u), u, np.cosh(u), np.sinh(u)], axis=1)
+
+
 def _peaks(logs: NDArray[np.float64], curves: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Argument of the largest value of a cubic fitted around the highest point of each curve.
+    """Logarithm at which the curve fitted around the highest point of each row is largest.
 
     Args:
         logs: (points,) increasing.
@@ -68,10 +75,11 @@ def _peaks(logs: NDArray[np.float64], curves: NDArray[np.float64]) -> NDArray[np
     found = np.empty(len(curves))
     for top in np.unique(tops):
         near, rows = np.abs(logs - logs[top]) <= WINDOW, tops == top
-        degree = min(3, int(near.sum()) - 1)
-        coefficients = np.polyfit(logs[near] - logs[top], curves[np.ix_(rows, near)].T, degree)
+        terms = min(4, int(near.sum()))
+        design = _terms(logs[near] - logs[top])[:, :terms]
+        coefficients = np.linalg.lstsq(design, curves[np.ix_(rows, near)].T, rcond=None)[0]
         fine = np.linspace(logs[near][0], logs[near][-1], 401)
-        heights = np.vander(fine - logs[top], degree + 1) @ coefficients
+        heights = _terms(fine - logs[top])[:, :terms] @ coefficients
         found[rows] = fine[np.argmax(heights, axis=0)]
     return found
 
