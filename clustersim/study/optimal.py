@@ -134,8 +134,10 @@ def optimum(scenario: Any, span: Range, *, metric: str = "goodput_tokens_per_s",
     usable = [(number, outcome.column(metric)) for number, outcome in zip(numbers, table.outcomes, strict=True)
               if outcome.error is None and None not in outcome.column(metric)]  # fmt: skip
     if len(usable) < 4:
+        errors = [outcome.error for outcome in table.outcomes if outcome.error is not None]
+        why = f"; {errors[0]}" if errors else ""
         raise NegativeAnswer(
-            f"{metric} is known at {len(usable)} of {len(numbers)} points of {span.path}: too few for an optimum"
+            f"{metric} is known at {len(usable)} of {len(numbers)} points of {span.path}: too few for an optimum{why}"
         )
     values = np.array([number for number, _ in usable])
     sign = 1.0 if BETTER.get(metric, "high") == "high" else -1.0
