@@ -33,6 +33,7 @@ class Ground:
         network: bytes/s that a node's NICs move in one direction.
         step_s: nominal step, seconds.
         memory: bytes of GPU memory of a node.
+        microbatches: microbatches a step of one replica.
     """
 
     nodes: int
@@ -49,6 +50,7 @@ class Ground:
     network: float
     step_s: float
     memory: float
+    microbatches: int = 1
     _seats: dict[int, tuple[Seat, ...]] = field(default_factory=dict, repr=False)
 
     @classmethod
@@ -60,6 +62,7 @@ class Ground:
             nodes=cluster.nodes, spares=cluster.spare_nodes, gpus_per_node=node.gpus, tp=layout.tp, pp=layout.pp,
             cp=layout.cp, dp=max(1, scenario.dp), zero=layout.zero, order=layout.dimensions, layers=scenario.model.layers,
             state=state, network=node.network_bandwidth, step_s=step_s, memory=node.gpu.memory * node.gpus,
+            microbatches=scenario.microbatches,
         )  # fmt: skip
 
     @property
@@ -87,7 +90,9 @@ class Ground:
         if found is None:
             strides, first = self._strides, place * self.gpus_per_node
             gpus = range(first, min(first + self.gpus_per_node, strides["world"]))
-            found = tuple(sorted({Seat(gpu // strides["dp"] % self.dp, gpu // strides["pp"] % self.pp) for gpu in gpus}))
+            found = tuple(
+                sorted({Seat(gpu // strides["dp"] % self.dp, gpu // strides["pp"] % self.pp) for gpu in gpus})
+            )
             self._seats[place] = found
         return found
 
@@ -106,6 +111,10 @@ class Ground:
     def copied(self, places: frozenset[int]) -> bool:
         """Whether each part that the nodes of ``places`` hold is also held by another replica."""
         return all(len(replicas) < self.dp for replicas in self.missing(places).values())
+
+    def gpu_of(self, replica: int, stage: int) -> int:
+        """First GPU of a pipeline rank of a replica."""
+        return replica * self._strides["dp"] + stage * self._strides["pp"]
 
     @functools.cached_property
     def replica_nodes(self) -> int:

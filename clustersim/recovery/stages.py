@@ -148,13 +148,16 @@ def problems(stages: dict[str, Stage]) -> str | None:
     return None
 
 
-def build_graph(stages: dict[str, Stage], gpus: int = 1, reads: bool = True) -> StageGraph:
+def build_graph(
+    stages: dict[str, Stage], gpus: int = 1, reads: bool = True, load_after: str | None = None
+) -> StageGraph:
     """The graph of ``stages`` with the built-in load.
 
     Args:
         stages: by name, in written order.
         gpus: size of the job, for stages that grow with it.
         reads: False: nothing is loaded (the state is still there, or comes another way).
+        load_after: the stage that the built-in load follows; null: the communicators, else all.
 
     Raises:
         ValueError: stages wait for each other.
@@ -173,6 +176,8 @@ def build_graph(stages: dict[str, Stage], gpus: int = 1, reads: bool = True) -> 
     if reads and LOAD not in stages and "communicators" not in stages:
         waits[LOAD] = list(stages)[-1:] if not any(s.after is not None for s in stages.values()) else list(stages)
         waits[LOAD] = [name for name in waits[LOAD] if LOAD not in (stages[name].after or ())]
+    if reads and LOAD not in stages and load_after is not None:
+        waits[LOAD] = [load_after] if load_after in stages else []
     order = _sorted(names, waits)
     place = {name: index for index, name in enumerate(order)}
     return StageGraph(tuple(_step(name, stages.get(name), tuple(sorted(place[w] for w in waits[name])), stages, gpus)

@@ -47,7 +47,9 @@ class Loss:
     def also(self, cause: FailureModel, places: frozenset[int], everywhere: bool, repair_s: float) -> Loss:
         """With one failure more."""
         longest = max(self.repair_s, repair_s) if cause.severity.takes_nodes else self.repair_s
-        return Loss(cause, self.severities | {cause.severity}, self.places | places, self.everywhere or everywhere, longest)
+        return Loss(
+            cause, self.severities | {cause.severity}, self.places | places, self.everywhere or everywhere, longest
+        )
 
 
 NOTHING = Loss()
@@ -195,11 +197,12 @@ class RecoveryStrategy(Part, family="recovery strategy", key="strategy"):
             return self.graph
         return self.made("full", self.stages, gpus)
 
-    def made(self, name: str, stages: dict[str, Stage], gpus: int, reads: bool = True) -> StageGraph:
-        """The graph of ``stages``, built once a ``name``."""
+    def made(self, name: str, stages: dict[str, Stage], gpus: int, reads: bool = True,
+             load_after: str | None = None) -> StageGraph:  # fmt: skip
+        """The graph of ``stages``, built once a ``name``; see ``build_graph``."""
         key = (name, gpus, reads)
         if key not in self._graphs:
-            self._graphs[key] = build_graph(stages, gpus, reads)
+            self._graphs[key] = build_graph(stages, gpus, reads, load_after)
         return self._graphs[key]
 
     def picked(self, *names: str) -> dict[str, Stage]:

@@ -56,14 +56,15 @@ class Attempt:
     Stages of known length are laid out ahead, so that a chain costs an event only where it meets the rest of the world:
     when it needs nodes, when it loads, and at its end. When the attempt is broken off, ``close`` drops what was
     planned. Of stages that run in parallel the last to end books the time, then whatever ended last before it could
-    start.
+    start. ``waits``: every place has a node at the end.
     """
 
-    def __init__(self, env: simpy.Environment, fleet: Fleet, storage: SharedStorage, load: Load, draws: Draws) -> None:
+    def __init__(self, env: simpy.Environment, fleet: Fleet, storage: SharedStorage, load: Load, draws: Draws,
+                 waits: bool = True) -> None:  # fmt: skip
         self._env, self._fleet, self._storage, self._load, self._draws = env, fleet, storage, load, draws
         self._spans: list[Span] = []
         self._flow: Flow | None = None
-        self._in_chain = False
+        self._in_chain, self._waits = False, waits
 
     def run(self, graph: StageGraph) -> Process:
         """All stages to their end."""
@@ -112,7 +113,7 @@ class Attempt:
             section = part if isinstance(part, Section) else None
             step = section.steps[0] if section is not None else part
             assert isinstance(step, Step)
-            if fleet.vacant and (step.time is None or step.needs == NODES):
+            if fleet.vacant and self._waits and (step.time is None or step.needs == NODES):
                 if now > env.now:
                     yield delay(env, now - env.now, "recovery stage")
                 if not fleet.fill():
@@ -132,6 +133,8 @@ class Attempt:
             span.end_s = now
         if now > env.now:
             yield delay(env, now - env.now, "recovery stage")
+        if self._waits and fleet.vacant and not fleet.fill():
+            yield from self._wait(env.now)
 
     def _wait(self, now: float) -> Process:
         """Wait until every place has a node."""
@@ -171,7 +174,7 @@ class Attempt:
             for index in race.ready():
                 self._begin(race, index)
             if not race.running and not race.events:
-                return
+                break
             waits: list[simpy.Event] = list(race.events)
             if race.running:
                 waits.append(delay(self._env, max(0.0, race.running[0][0] - self._env.now), "recovery stage"))
@@ -179,11 +182,18 @@ class Attempt:
             race.events = {event: index for event, index in race.events.items() if not self._over(race, event, index)}
             while race.running and race.running[0][0] <= self._env.now:
                 race.end(heapq.heappop(race.running)[1])
+        if self._waits and self._fleet.vacant and not self._fleet.fill():
+            last = max(race.spans.values(), key=lambda span: span.end_s, default=None)
+            race.waiting = Span(WAIT, WAIT, self._env.now, math.inf, last)
+            self._spans.append(race.waiting)
+            yield self._nodes()
+            race.waiting.end_s = self._env.now
 
     def _begin(self, race: Race, index: int) -> None:
         """Start a stage, or the wait for the nodes that it needs."""
         step, now = race.graph.steps[index], self._env.now
-        if self._fleet.vacant and (step.time is None or step.needs == NODES) and not self._fleet.fill():
+        short = self._fleet.vacant and self._waits and (step.time is None or step.needs == NODES)
+        if short and not self._fleet.fill():
             if race.waiting is None:
                 race.waiting = Span(WAIT, WAIT, now, math.inf, race.latest(index))
                 self._spans.append(race.waiting)

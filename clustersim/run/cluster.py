@@ -17,6 +17,7 @@ from enum import IntEnum
 import simpy
 
 from clustersim.run.clock import at
+from clustersim.run.workshop import Workshop
 
 Watch = Callable[[str, int, int], None]
 """Told (what, node, place) at every change of a node's state; place −1: none."""
@@ -34,7 +35,7 @@ class State(IntEnum):
 
 
 _DOWN = [state in (State.FAILED, State.QUEUED, State.IN_REPAIR) for state in State]
-WORKING, FAILED, QUEUED, IN_REPAIR, SPARE = range(5)  # plain integers: the enumeration's own cost shows in a run
+WORKING, FAILED, QUEUED, IN_REPAIR, SPARE, RETIRED = range(6)  # plain integers: the enumeration's own cost shows in a run
 
 
 class Fleet:
@@ -46,6 +47,8 @@ class Fleet:
         vacant: places of the job without a node.
         down_s: seconds spent with so many nodes down (failed, queued or in repair).
         waiter: called when all places are filled again, while the job waits.
+        placed: told (node, place) when a spare is put into a place.
+        returned: called when a repaired node has become a spare.
     """
 
     def __init__(
@@ -59,6 +62,10 @@ class Fleet:
         self.counts[WORKING], self.counts[SPARE] = nodes, spares
         self.vacant: list[int] = []
         self.waiter: Callable[[], None] | None = None
+        self.placed: Callable[[int, int], None] | None = None
+        self.returned: Callable[[], None] | None = None
+        self.shop: Workshop | None = None
+        """Rules by which nodes are repaired more than once, or retire; None: each goes back after its repair."""
         self.down_s: dict[int, float] = {}
         self._down, self._down_since = 0, 0.0
         self._queue: deque[tuple[int, float]] = deque()
@@ -132,8 +139,19 @@ class Fleet:
         place = self.vacant.pop()
         self.places[place], self._where[node] = node, place
         self._move(node, WORKING, "placed", place)
+        if self.placed is not None:
+            self.placed(node, place)
+
+    def revive(self, place: int) -> int:
+        """The node of a place that was taken for failed works on. Returns the node."""
+        node = self.places[place]
+        self._move(node, WORKING, "repaired", place)
+        return node
 
     def _to_shop(self, node: int, repair_s: float, place: int) -> None:
+        if self.shop is not None and self.shop.failed(node, self._env.now):
+            self._retire(node, place)
+            return
         if self._crews is not None and self.counts[IN_REPAIR] >= self._crews:
             self._queue.append((node, repair_s))
             self._move(node, QUEUED, "removed", place)
@@ -144,7 +162,22 @@ class Fleet:
     def _start_repair(self, node: int, repair_s: float) -> None:
         at(self._env, self._env.now + repair_s, lambda _: self._repaired(node), "repair")
 
+    def _retire(self, node: int, place: int) -> None:
+        """A node is not repaired any more; a new one may come in its stead, under its number."""
+        assert self.shop is not None
+        self._move(node, RETIRED, "retired", place)
+        lead = self.shop.retire(node).replacement_s
+        if lead is not None:
+            at(self._env, self._env.now + lead, lambda _: self._return(node), "replacement")
+
     def _repaired(self, node: int) -> None:
+        if self.shop is not None:
+            verdict = self.shop.ended(node)
+            if verdict.cured and self._watch is not None:
+                self._watch("cured", node, -1)
+            if verdict.stays:
+                self._start_repair(node, verdict.again_s)
+                return
         self._return(node)
         if self._queue and self._crews is not None and self.counts[IN_REPAIR] < self._crews:
             other, repair_s = self._queue.popleft()
@@ -169,6 +202,8 @@ class Fleet:
             self.slots.append(node)
         self._where[node] = -2 - slot
         heapq.heappush(self._ready, slot)
+        if self.returned is not None:
+            self.returned()
 
     def _move(self, node: int, state: int, what: str, place: int) -> None:
         was = self._state[node]

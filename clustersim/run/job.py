@@ -18,6 +18,7 @@ from clustersim.checkpoint.pattern import Pace
 from clustersim.faults.failure import FailureModel, Severity
 from clustersim.faults.process import Change, Hit
 from clustersim.rng import stream
+from clustersim.run.afflictions import Afflictions
 from clustersim.run.attempt import Attempt
 from clustersim.run.clock import delay
 from clustersim.run.cluster import Fleet
@@ -28,7 +29,9 @@ from clustersim.run.result import RunResult
 from clustersim.run.storage import SharedStorage
 from clustersim.run.strikes import Strikes
 from clustersim.run.training import Trainer
+from clustersim.run.turnover import TURN, Turnover
 from clustersim.run.walk import DISTURBED
+from clustersim.run.workshop import Workshop
 
 Process = Generator[simpy.Event, Any, None]
 
@@ -57,9 +60,12 @@ class Job:
         self.strikes = Strikes(env, prepared.arrivals(seed, replica), self._strike)
         watch = self._changed if events or self.strikes.watched else None
         self.fleet = Fleet(env, cluster.nodes, cluster.spare_nodes, scenario.repair.crews, watch)
+        shop = Workshop(scenario.repair, self.draws, self.strikes.will_fail)
+        self.fleet.shop = None if shop.plain else shop
         self.storage = SharedStorage(env, cluster.storage)
         self.ledger = Ledger()
-        self.trainer = Trainer(env, prepared, self.storage, self.ledger, self.log)
+        self.trainer = Trainer(env, prepared, self.storage, self.ledger, self.log, prepared.luck(seed, replica))
+        self.afflictions = Afflictions(self)
         self.interruptions, self.planned = 0, 0
         self.verdict: str | None = None
         self.hopeless = False
@@ -67,11 +73,22 @@ class Job:
         self._attempt: Attempt | None = None
         self._cause: FailureModel | None = None
         self._fallen: list[tuple[int, float]] = []
+        self._hit_places: list[int] = []
         self._since_s, self._noticed_s = 0.0, 0.0
         self._up = not scenario.recovery.cold_start
         self._barren, self._furthest = 0, 0
-        self._finished = False
+        self._finished, self._begun = False, False
+        self._slowed: Pace = prepared.pace
+        self._thin: Pace | None = None
+        self.turnover = Turnover(self)
+        self.fleet.returned = self.turnover.returned if scenario.recovery.rejoins else None
         self.process: simpy.Process = env.process(self._live())
+        self._begun = True
+
+    @property
+    def up(self) -> bool:
+        """Whether it trains, or saves."""
+        return self._up and not self._finished
 
     # -- what strategies see
 
@@ -124,6 +141,8 @@ class Job:
             except simpy.Interrupt as interrupt:
                 if isinstance(interrupt.cause, Hit):
                     self._struck(interrupt.cause)
+                elif interrupt.cause is TURN:
+                    self._turned()
                 elif self._attempt is not None:
                     self._book_recovery(self.env.now)
         self._finished = not self.hopeless
@@ -140,16 +159,34 @@ class Job:
             self.process.interrupt(DISTURBED)
 
     def change_pace(self, pace: Pace) -> None:
-        """Steps take another time from the next one on (stragglers, degraded links, fewer replicas)."""
+        """Steps take another time from the next one on, because of slow nodes and links."""
+        self._slowed = pace
+        self._set_pace()
+
+    def thinned(self, pace: Pace | None) -> None:
+        """Steps take another time from the next one on, because of places that do not train; None: all do."""
+        self._thin = pace
+        self._set_pace()
+
+    def _set_pace(self) -> None:
+        """What slow nodes add comes on top of what the places that are left make of a step."""
+        slowed, thin, nominal = self._slowed, self._thin, self.prepared.pace
+        pace = slowed
+        if thin is not None:
+            pace = thin._replace(step_s=thin.step_s + slowed.step_s - nominal.step_s,
+                                 saving_s=thin.saving_s + slowed.saving_s - nominal.saving_s,
+                                 straggle_s=slowed.straggle_s)  # fmt: skip
+        if pace == self.trainer.pace:
+            return
         self.trainer.change_pace(pace)
-        if self._up and not self._finished:
+        if self._up and not self._finished and self._begun and self.env.active_process is not self.process:
             self.process.interrupt(DISTURBED)
 
     # -- failures
 
-    def _strike(self, hit: Hit) -> None:
+    def _strike(self, hit: Hit, announced: bool = False) -> None:
         """A failure strikes: does it take anything, does it count, does it stop the job?"""
-        if self._finished or self.hopeless:
+        if self._finished or self.hopeless or (hit.extra is not None and self.afflictions.takes(hit)):
             return
         if hit.spare or (hit.node is not None and self.fleet.slot_of(hit.node) is not None):
             self._strike_spare(hit)
@@ -167,6 +204,9 @@ class Job:
         if not self._may_strike():
             self.log.add(Entry(self.env.now, "ignored", hit.cause.name))
             return
+        if not shared and not announced and self.turnover.intercept(hit, places):
+            return
+        self._hit_places = places
         if severity.takes_nodes:
             for place in places:
                 self.fleet.fail(place)
@@ -183,6 +223,10 @@ class Job:
                 )
             )
         self.process.interrupt(hit)
+
+    def struck_by(self, hit: Hit, announced: bool = False) -> None:
+        """A failure that has been under way comes to light; ``announced``: it strikes although it was announced."""
+        self._strike(hit, announced)
 
     def _aimed(self, hit: Hit) -> list[int]:
         """The places that a hit takes: those whose node works."""
@@ -206,13 +250,29 @@ class Job:
             return during.save or not self.trainer.stalled
         return during.recovery if self.env.now >= self._noticed_s else during.detecting
 
+    def turn(self) -> None:
+        """Places change hands now, at the end of a step."""
+        self.process.interrupt(TURN)
+
+    def _turned(self) -> None:
+        """Training stands still for a turn; nothing is lost."""
+        now: float = self.env.now
+        self.trainer.hold(now)
+        self._up, self._cause, self._since_s, self._noticed_s = False, None, now, now
+        self.turnover.begin_turn()
+
     def _struck(self, hit: Hit) -> None:
         """A failure has stopped the job or its recovery."""
         now: float = self.env.now
         was_up, pending = self._up, self._noticed_s
-        self._book_until(now, keep=False, severity=hit.cause.severity)
+        if self.turnover.struck(hit, self._hit_places, was_up):
+            if not was_up:
+                self._book_recovery(now)
+            self.trainer.hold(now, hit.cause.severity, self._hit_places)
+        else:
+            self._book_until(now, keep=False, severity=hit.cause.severity)
         self._up, self._cause, self._since_s = False, hit.cause, now
-        noticed = now + hit.detection_s
+        noticed = now + self.turnover.noticed_after(hit)
         self._noticed_s = max(noticed, pending) if not was_up else noticed
         if hit.cause.planned:
             self.planned += 1
@@ -227,7 +287,7 @@ class Job:
         if keep:
             self.trainer.stop(now)
         else:
-            self.trainer.lose(now, severity)
+            self.trainer.lose(now, severity, self._hit_places)
 
     def _progress(self) -> None:
         """Count interruptions without a new durable save; give up, or only say so, when there are too many."""
@@ -259,14 +319,17 @@ class Job:
         if now > self._since_s:
             self._detecting(now)
         self._since_s = now
-        for place, repair_s in self._fallen:
-            self.fleet.remove(place, repair_s)
+        self.turnover.remove(self._fallen, self._cause)
         self._fallen.clear()
-        comeback = self.prepared.scenario.recovery.comeback(self._cause, self)
-        self._attempt = Attempt(self.env, self.fleet, self.storage, self.prepared.load, self.draws)
+        comeback = self.turnover.comeback(self._cause)
+        self._attempt = Attempt(self.env, self.fleet, self.storage, self.trainer.reading, self.draws,
+                                comeback.waits)  # fmt: skip
         yield from self._attempt.run(comeback.graph)
         self._book_recovery(self.env.now)
         self._up = True
+        self.afflictions.moved()
+        self.trainer.resumed()
+        self.turnover.resumed()
         if self.log.active:
             self.log.add(Entry(self.env.now, "resume", "", self.step))
 
@@ -303,7 +366,7 @@ class Job:
     def _changed(self, what: str, node: int, place: int) -> None:
         """A node's state has changed."""
         self.log.add(Entry(self.env.now, what, "", node=node, place=place if place >= 0 else None))
-        if self.strikes.watched and what in ("failed", "removed", "repaired", "placed", "retired"):
+        if self.strikes.watched and what in ("failed", "removed", "repaired", "placed", "retired", "cured"):
             self.strikes.observe(Change(self.env.now, what, node, place))  # type: ignore[arg-type]
 
     def _tokens(self, train_s: float) -> float:

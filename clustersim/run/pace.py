@@ -50,6 +50,8 @@ class Paces:
     def __init__(self, scenario: Any, step: Step | None, slowdown: float = 1.0) -> None:
         self._slowdown = slowdown
         self._source: StepSource | None = None
+        self._dp: int = getattr(scenario, "dp", 1)
+        self._thin: dict[tuple[Conditions, float, float], Pace] = {}
         self.mfu: float | None = None
         if step is None:
             from clustersim.pipeline.step import StepModel
@@ -99,6 +101,37 @@ class Paces:
         beside = self._measure(replace(conditions, saving=saving))[0] if saving else seconds
         nominal = self.nominal.nominal_s * tokens / self._tokens
         return Pace(seconds, beside * self._slowdown, nominal, seconds - whole, whole - nominal)
+
+    def thinned(self, conditions: Conditions, overhead_s: float = 0.0, progress: float = 1.0) -> Pace | None:
+        """The pace of a job whose recovery strategy makes it run under ``conditions``; None: the nominal one.
+
+        All that a step takes beyond its training is ``degraded``. Of a fixed step replicas that are lost take their share of
+        the tokens with them (or, with ``keep_batch``, leave their work to the others), and slow nodes slow all of it.
+
+        Args:
+            conditions: replicas that are gone, nodes that do the work of others.
+            overhead_s: what the strategy adds to every step, seconds.
+            progress: what a step is worth, in steps of a job that lost nothing.
+        """
+        if conditions.nominal and not overhead_s and progress == 1.0:
+            return None
+        key = (conditions, overhead_s, progress)
+        if key not in self._thin:
+            seconds, share = self._work(conditions)
+            step, nominal = seconds + overhead_s, self.nominal.nominal_s * share * progress
+            self._thin[key] = Pace(step, step * self._slowdown, nominal, 0.0, step - nominal)
+        return self._thin[key]
+
+    def _work(self, conditions: Conditions) -> tuple[float, float]:
+        """Seconds of a step and its share of the nominal tokens."""
+        if self._source is not None:
+            seconds, tokens = self._measure(conditions)
+            return seconds, tokens / self._tokens
+        left = 1.0 - conditions.lost_replicas / self._dp
+        factor = max((1.0, *(factor for _, factor in (*conditions.slow, *conditions.slow_gpus))))
+        if conditions.keep_batch:
+            return self.nominal.step_s * factor / left, 1.0
+        return self.nominal.step_s * factor, left
 
 
 __all__ = ["FixedStep", "Pace", "Paces", "Step", "StepSource"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -23,6 +24,10 @@ from clustersim.run.afflictions import check_overhead, conditions
 from clustersim.run.pace import Paces, Step
 from clustersim.run.luck import SaveLuck
 from clustersim.run.storage import alone_s
+
+
+SLOW_LEVELS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
+"""Factors of a slow place at which the step model is asked; between them the pace is a straight line."""
 
 
 def distinct(causes: tuple[FailureModel, ...]) -> tuple[FailureModel, ...]:
@@ -66,7 +71,8 @@ class Prepared:
     every: Every = field(init=False)
     ground: Ground = field(init=False)
     _slowed: dict[Any, Pace] = field(init=False, default_factory=dict)
-    _paced: dict[Any, Pace] = field(init=False, default_factory=dict)
+    _grid: RankGrid | None = field(init=False, default=None)
+    _patterns: dict[Pace, Pattern] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         scenario = self.scenario
@@ -74,10 +80,7 @@ class Prepared:
         self.pace, self.mfu = self.paces.nominal, self.paces.mfu
         self.during = scenario.failures_during
         self.causes = distinct(scenario.failures)
-        if overhead := check_overhead(self.causes):
-            extra = self.pace.step_s * overhead
-            self.pace = self.pace._replace(step_s=self.pace.step_s + extra, saving_s=self.pace.saving_s + extra,
-                                           straggle_s=extra)  # fmt: skip
+        self.pace = self._with_checks(self.pace)
         self._end()
         self._saves()
         self.ground = Ground.of(scenario, self.state, self.pace.nominal_s)
@@ -151,37 +154,74 @@ class Prepared:
                                           transfer.per_client or math.inf)  # fmt: skip
 
     def slowed(self, nodes: dict[int, float], links: dict[int, float], everywhere: float) -> Pace:
-        """The pace while places compute, or their links carry, by these factors slower; the same question is asked once."""
-        key = (tuple(sorted(nodes.items())), tuple(sorted(links.items())), everywhere)
+        """The pace while places compute, or their links carry, by these factors slower: that of the slowest of them.
+
+        That several pipeline stages are slow at once is not added up.
+        """
+        pace = self.pace
+        found = [self._slow_pace("compute", place, factor) for place, factor in nodes.items()]
+        found += [self._slow_pace("link", place, factor) for place, factor in links.items()]
+        if everywhere > 1:
+            found.append(self._slow_pace("cluster", 0, everywhere))
+        for each in found:
+            if each.step_s > pace.step_s:
+                pace = each
+        return pace
+
+    def _slow_pace(self, what: str, place: int, factor: float) -> Pace:
+        """The pace with one slow place, between two levels at which the step model is asked.
+
+        A step is a longest path, hence convex in the factor: between levels the line lies above it, by little.
+        """
+        if not self.paces.flexible:  # a fixed step is computation alone
+            return self._stretched(factor if what == "compute" else 1.0)
+        high = bisect.bisect_left(SLOW_LEVELS, factor)
+        if high == len(SLOW_LEVELS):
+            return self._level(what, self._alike(place), math.ceil(factor))
+        if SLOW_LEVELS[high] == factor:
+            return self._level(what, self._alike(place), factor)
+        low, alike = SLOW_LEVELS[high - 1], self._alike(place)
+        share = (factor - low) / (SLOW_LEVELS[high] - low)
+        pair = zip(self._level(what, alike, low), self._level(what, alike, SLOW_LEVELS[high]), strict=True)
+        return Pace(*(one + share * (other - one) for one, other in pair))
+
+    def _level(self, what: str, place: int, factor: float) -> Pace:
+        """The pace at a level; the step model is asked once."""
+        key = (what, place, factor)
+        if factor == 1.0:
+            return self.pace
         if key not in self._slowed:
-            self._slowed[key] = self._slow_pace(nodes, links, everywhere) if any(key[:2]) or everywhere > 1 else self.pace
+            self._slowed[key] = self._with_checks(self.paces.under(conditions(what, place, factor, self.scenario.cluster.nodes)))
         return self._slowed[key]
 
-    def _slow_pace(self, nodes: dict[int, float], links: dict[int, float], everywhere: float) -> Pace:
-        if not self.paces.flexible:  # a fixed step is computation alone
-            seconds = self.pace.step_s * max((1.0, *nodes.values()))
-            return self.pace._replace(step_s=seconds, saving_s=seconds * self.scenario.checkpoint.slowdown,
-                                      straggle_s=seconds - self.pace.step_s)  # fmt: skip
-        found = conditions(nodes, links, everywhere, self.scenario.cluster.nodes, self._alike)
-        if found not in self._paced:
-            self._paced[found] = self.paces.under(found)
-        return self._paced[found]
+    def _stretched(self, factor: float) -> Pace:
+        seconds = self.pace.step_s * factor
+        return self.pace._replace(step_s=seconds, saving_s=self.pace.saving_s * factor,
+                                  straggle_s=self.pace.straggle_s + seconds - self.pace.step_s)  # fmt: skip
+
+    def _with_checks(self, pace: Pace) -> Pace:
+        """A pace with what checks for silent corruption cost."""
+        extra = pace.nominal_s * check_overhead(self.causes)
+        return pace if extra == 0 else pace._replace(step_s=pace.step_s + extra, saving_s=pace.saving_s + extra,
+                                                     straggle_s=pace.straggle_s + extra)  # fmt: skip
 
     def _alike(self, place: int) -> int:
         """The place of the first data-parallel replica that has the work of ``place``: replicas are alike."""
         layout, cluster = self.scenario.parallelism, self.scenario.cluster
         inner = layout.tp * layout.cp * layout.pp
-        grid = RankGrid({"tp": layout.tp, "cp": layout.cp, "pp": layout.pp, "dp": max(1, cluster.gpus // inner)},
+        grid = self._grid = self._grid or RankGrid({"tp": layout.tp, "cp": layout.cp, "pp": layout.pp, "dp": max(1, cluster.gpus // inner)},
                         tuple(name for name in layout.dimensions if name != "ep"))  # fmt: skip
-        at = grid.place(place * cluster.node.gpus)
-        if at is None:
-            return place
-        return sum(grid.strides[name] * index for name, index in at.items() if name != "dp") // cluster.node.gpus
+        gpu = place * cluster.node.gpus
+        return place if gpu >= grid.world else (
+            gpu - gpu // grid.strides["dp"] % grid.sizes["dp"] * grid.strides["dp"]) // cluster.node.gpus  # fmt: skip
 
     def pattern_at(self, pace: Pace) -> Pattern:
-        """What repeats at a pace."""
-        engine = self.scenario.checkpoint
-        return Pattern(self.every, pace, self.saves, engine.when_busy, engine.snapshots)
+        """What repeats at a pace; found once for each."""
+        found = self._patterns.get(pace)
+        if found is None:
+            engine = self.scenario.checkpoint
+            found = self._patterns[pace] = Pattern(self.every, pace, self.saves, engine.when_busy, engine.snapshots)
+        return found
 
     @property
     def nominal_s(self) -> float:

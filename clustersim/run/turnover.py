@@ -361,5 +361,4 @@ class Turnover:
         self._job.thinned(self._prepared.paces.thinned(conditions, overhead, progress))
 
 
-
 __all__ = ["TURN", "Turn", "Turnover"]

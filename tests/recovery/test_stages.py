@@ -141,6 +141,7 @@ def test_stages_of_fixed_time_are_put_into_sections() -> None:
 def test_a_strategy_sees_the_job_and_nothing_of_the_clock() -> None:
     class Fake:
         step, vacant, spares, nodes = 7, 1, 0, 4
+        ground = Prepared(build(nodes=4, steps=1), 1.0).ground
 
     strategy = RecoveryStrategy.build({"strategy": "restart", "stages": {"start": 1.0}})
     assert strategy.comeback(None, Fake()).graph is strategy.graph
