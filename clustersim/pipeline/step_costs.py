@@ -69,7 +69,9 @@ class StageCosts:
     def blocks(self) -> dict[str, Blocks]:
         """Layer, embedding and head costs by GPU type."""
         plan, layout = self.plan, self.plan.layout
-        exposure = Exposure(self.stack.tp_exposed if layout.overlap.tp else 1.0, 0.0 if layout.overlap.ep else 1.0)
+        exposure = Exposure(
+            self.stack.tp_exposed if layout.overlap.tp else 1.0, layout.expert_parts if layout.overlap.ep else 1
+        )
         return {
             device.gpu.name: Blocks(
                 Pricer(

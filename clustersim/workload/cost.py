@@ -13,6 +13,7 @@ from clustersim.workload.attention import (
     unfused_forward_seconds,
 )
 from clustersim.workload.device import Device
+from clustersim.workload.experts import MoeStage, pipelined_seconds
 from clustersim.workload.gemm import gemm_seconds
 from clustersim.workload.layers import LayerOp, Slice
 from clustersim.workload.mixer import ContextWork, context_work
@@ -21,6 +22,8 @@ from clustersim.workload.order_statistics import expected_maximum
 from clustersim.workload.precision import NARROW, OpPrecision, element_bytes, precision_of
 from clustersim.workload.stack import Stack
 
+STEADY_LAYERS = 8
+"""Layers over which the filling of a microbatch's parts is spread."""
 MessageSeconds = Callable[[str, str, float], float]
 """Seconds of a collective: (axis, collective, bytes)."""
 ContextSeconds = Callable[[float, ContextWork], float]
@@ -81,10 +84,12 @@ class LayerCost(NamedTuple):
 
 @dataclass(frozen=True)
 class Exposure:
-    """Shares of traffic that stay exposed: 1 without overlap."""
+    """How traffic runs beside computation."""
 
     tp: float = 1.0
-    ep: float = 1.0
+    """Share of tensor-parallel traffic that stays exposed."""
+    expert_parts: int = 1
+    """Parts in which a microbatch flows through attention, dispatch, experts and combine; 1: one after the other."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -155,7 +160,8 @@ class Pricer:
 
         Context-parallel messages hide behind the core attention of the blocks already there.
         """
-        gemm = attention = memory = tp = cp = ep = 0.0
+        gemm = attention = memory = tp = cp = experts = 0.0
+        exchange = {"dispatch": 0.0, "combine": 0.0}
         syncs = 0
         ring = 0.0
         for op in ops:
@@ -163,6 +169,8 @@ class Pricer:
                 ring += op.bytes
                 continue
             seconds = self.op_seconds(op, shape)
+            if op.part == "moe" and op.work != "message":
+                experts += seconds
             if op.work == "gemm":
                 gemm += seconds
             elif op.work == "attention":
@@ -173,12 +181,26 @@ class Pricer:
                 tp += seconds * self.exposure.tp * (self.stack.regather_exposed if op.name == "regather" else 1.0)
                 syncs += 1
             else:
-                ep += seconds * self.exposure.ep
+                exchange[op.name] += seconds
         if ring:
             cp = self.context(attention, context_work(self.model, self.cut, shape, ring))
+        ep = self._exchanged(gemm + attention + memory - experts, experts, exchange["dispatch"], exchange["combine"])
         busy = gemm + attention + memory + tp + cp + ep
         late = self.stack.host_jitter * expected_maximum(self.cut.tp)
         return PassCost(gemm, attention, memory, max(0.0, host + syncs * late - busy), tp, cp, ep)
+
+    def _exchanged(self, before: float, experts: float, dispatch: float, combine: float) -> float:
+        """Seconds that expert traffic adds to a pass: all of it, or what the parts of a microbatch leave over.
+
+        Layers follow one another, so that the next one's attention hides the combine of this one's last part.
+        """
+        parts = self.exposure.expert_parts
+        if parts == 1 or dispatch + combine == 0:
+            return dispatch + combine
+        startup = self.messages("ep", "all-to-all", 1.0)
+        stages = [MoeStage(before, experts, dispatch, combine)] * STEADY_LAYERS
+        exposed = pipelined_seconds(stages, parts, startup) / STEADY_LAYERS - before - experts
+        return min(max(0.0, exposed), dispatch + combine)
 
     def layer(self, ops: list[LayerOp], shape: AttentionShape, recompute: frozenset[str], full: bool) -> LayerCost:
         """Cost of a layer's op list; ``recompute`` names the parts done again, ``full`` all of them."""

@@ -62,6 +62,9 @@ class Layout(Block):
     context: Context = Context()
     sequence_parallel: bool = False
     overlap: Overlap = Overlap()
+    expert_parts: int = Field(default=2, gt=0)
+    """Parts of a microbatch that flow through attention, exchange and experts beside one another where ``overlap.ep`` is
+    on; each part's messages start anew."""
     gradient_priority: bool = False
     """Gradient traffic is cut small and yields to all-to-all and ring messages on the same NICs (FlowMoE); False: both share
     them evenly, so that gradients that hide delay what computation waits for."""

@@ -87,3 +87,14 @@ def test_any_order_of_dimensions() -> None:
     assert inner.groups.tp.domains == 1
     assert outer.groups.tp.domains == 8
     assert outer.step_time().seconds > inner.step_time().seconds
+
+
+def test_parts_of_a_microbatch_hide_the_exchange_until_start_up_wins() -> None:
+    seconds = {
+        parts: step({"ep": 32, "zero": 1, "overlap": {"ep": True}, "expert_parts": parts}).step_time().breakdown["ep"]
+        for parts in (1, 2, 4, 256)
+    }
+    assert seconds[1] == step({"ep": 32, "zero": 1}).step_time().breakdown["ep"]
+    # two parts take most of what there is to gain; many pay their start-up
+    assert seconds[2] < 0.9 * seconds[1]
+    assert seconds[256] > seconds[4] >= 0.8 * seconds[2]
