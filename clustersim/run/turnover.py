@@ -222,8 +222,9 @@ class Turnover:
         self.loss, self.kept, self._turn, self._coming = NOTHING, True, None, None
         self._epoch += 1
         if before or self.away or self.mended:
-            self._ready = {place: self._ready[place] for place in sorted(self._ready) if place in left}
-            for place in sorted(left - self._ready.keys()):
+            filled = self.away - self.vacancies
+            self._ready = {place: self._ready[place] for place in sorted(self._ready) if place in filled}
+            for place in sorted(filled - self._ready.keys()):
                 self._get_ready(place)
             self._repace()
             self.returned()

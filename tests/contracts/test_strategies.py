@@ -1,0 +1,180 @@
+"""What every recovery strategy keeps to, whichever are registered: new ones are picked up unasked."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from clustersim.distributions import Distribution
+from clustersim.recovery.stages import Stage
+from clustersim.recovery.strategy import RecoveryStrategy
+from clustersim.run.cluster import State
+from clustersim.run.job import Job
+from clustersim.run.prepared import Prepared
+from clustersim.run.result import RunResult
+from tests.run.synthetic import build, planted
+
+STRATEGIES = sorted(name for name, part in RecoveryStrategy.kinds.items() if part.kind == name)
+STAGES = {"diagnose": 1.0, "reschedule": 2.0, "start": 2.0, "communicators": 1.0, "warm_up": 1.5}
+SEVERITIES = ["process", "gpu", "node", "nvlink-domain", "rack", "cluster", "storage"]
+
+
+def free_of_cost(kind: str) -> dict[str, Any]:
+    """Keys that make every time of a strategy's own zero."""
+    keys: dict[str, Any] = {}
+    for name in RecoveryStrategy.kinds[kind].model_fields:
+        default = RecoveryStrategy.kinds[kind].model_fields[name].default
+        if isinstance(default, Stage):
+            keys[name] = 0.0
+        elif isinstance(default, Distribution) or name in ("heartbeat", "hang", "drain_steps", "patience", "penalty"):
+            keys[name] = 0.0
+    if kind == "adaptive":
+        keys["rules"] = [{"use": {"kind": "in-process", **free_of_cost("in-process")}, "severity": ["process"]},
+                         {"use": {"kind": "hot-spare"}, "spares": True}]  # fmt: skip
+    return {name: value for name, value in keys.items() if name not in ("diagnosis", "dead_spares")}
+
+
+def check(job: Job, result: RunResult) -> None:
+    """No second and no node is lost, in a log that tells one story."""
+    scenario = job.prepared.scenario
+    assert math.fsum(result.ledger_s.values()) == pytest.approx(result.wall_s, rel=1e-9)
+    assert all(seconds >= -1e-6 for seconds in result.ledger_s.values())
+    assert sum(job.fleet.counts) == scenario.cluster.nodes + scenario.cluster.spare_nodes
+    nodes = len(job.fleet._where)
+    for state in State:
+        assert job.fleet.counts[state] == sum(job.fleet.state(node) == state for node in range(nodes))
+    assert sum(result.down_s.values()) == pytest.approx(result.wall_s, rel=1e-9)
+    restored, durable = 0, {0}
+    for entry in sorted(result.log.entries(), key=lambda e: (e.time_s, e.event != "save_durable")):
+        if entry.event == "save_durable":
+            durable.add(entry.step or 0)
+        if entry.event in ("rollback", "hold"):
+            assert entry.step is not None
+            restored = entry.step
+        if entry.event == "rollback":
+            assert entry.step in durable
+        if entry.event == "resume":
+            assert entry.step == restored
+    if scenario.training.steps and not result.hopeless:
+        assert result.steps == scenario.training.steps
+
+
+def go(scenario: Any, step: Any = 1.0, seed: int = 0, jump: bool = True) -> RunResult:
+    job = Job(Prepared(scenario, step, jump=jump), seed, 0)
+    result = job.run()
+    check(job, result)
+    return result
+
+
+def run(strategy: str, *times: float, severity: str = "node", spares: int = 1, free: bool = False, jump: bool = True,
+        place: int = 1, later: str | None = None) -> RunResult:  # fmt: skip
+    stages = dict.fromkeys(STAGES, 0.0) if free else STAGES
+    own = free_of_cost(strategy) if free else {}
+    first = planted(*times[:1], severity=severity, detection=0.0 if free else 0.5, lasting=0.0 if free else 25.0, place=place)
+    second = planted(*times[1:], severity=later or severity, detection=0.5, lasting=9.0, place=2, name="second")
+    made = build(nodes=4, spares=spares, nodes_per_rack=2, recovery={"kind": strategy, "stages": stages, **own}, steps=40,
+                 crews=1, failures=[first, second] if times[1:] else [first],
+                 checkpoint={"kind": "async", "interval": 10.0, "stall": 0.0 if free else 1.0, "persist": 0.0 if free else 3.0})  # fmt: skip
+    return go(made, jump=jump)
+
+
+@pytest.mark.parametrize("severity", SEVERITIES)
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_no_second_and_no_node_is_lost_wherever_a_second_failure_strikes(strategy: str, severity: str) -> None:
+    # A run with one failure has events before, at and after it; a second failure strikes at each, and between each two.
+    times = sorted({round(entry.time_s, 9) for entry in run(strategy, 17.0).log.entries()})
+    for number, instant in enumerate((*times, *((a + b) / 2 for a, b in itertools.pairwise(times)))):
+        run(strategy, 17.0, instant, later=severity, jump=number % 2 == 0)
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_two_failures_more_at_every_pair_of_events(strategy: str) -> None:
+    times = sorted({round(entry.time_s, 9) for entry in run(strategy, 17.0).log.entries()})
+    for pair in itertools.combinations(times, 2):
+        for jump in (True, False):
+            run(strategy, 17.0, *pair, jump=jump)
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(STRATEGIES), st.sampled_from(SEVERITIES), st.integers(0, 2**31), st.floats(30.0, 5000.0), st.integers(0, 3),
+       st.one_of(st.none(), st.integers(1, 2)), st.booleans(), st.booleans(), st.booleans())  # fmt: skip
+def test_random_runs(strategy: str, severity: str, seed: int, mtbf: float, spares: int, crews: int | None, bounded: bool,
+                     unlucky: bool, jump: bool) -> None:  # fmt: skip
+    bad = {"diagnosis": {"wrong": 0.3, "relapse": 20.0, "check": 50.0}, "dead_spares": {"share": 0.3, "found": 3.0}}
+    causes = [{"component": "node", "severity": severity, "mtbf": 4 * mtbf, "detection": 2.0},
+              {"name": "soft", "component": "gpu", "severity": "process", "mtbf": 6 * mtbf, "detection": 1.0},
+              {"name": "maintenance", "component": "node", "severity": "node", "mtbf": 9 * mtbf, "planned": True, "detection": 0.0}]  # fmt: skip
+    end = {"duration": 3000.0} if bounded else {"steps": 300}
+    scenario = build(nodes=4, spares=spares, nodes_per_rack=2, crews=crews, failures=causes, repair={"kind": "exponential", "mean": 200.0},
+                     recovery={"kind": strategy, "stages": STAGES, **(bad if unlucky else {})},
+                     checkpoint={"kind": "async", "interval": 20.0, "stall": 1.0, "persist": 6.0}, **end)  # fmt: skip
+    go(scenario, seed=seed, jump=jump)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_run_event_by_event_is_the_same(strategy: str) -> None:
+    results = [run(strategy, 17.0, 44.0, jump=jump) for jump in (True, False)]
+    assert results[0].wall_s == pytest.approx(results[1].wall_s)
+    assert results[0].ledger_s == pytest.approx(results[1].ledger_s, abs=1e-6)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_coming_back_at_no_cost_costs_only_lost_work(strategy: str) -> None:
+    result = run(strategy, 17.0, spares=4, free=True)
+    copied = result.ledger_s["migrate"]  # bytes over a network of 100 GB/s
+    assert copied < 1e-3
+    assert result.wall_s == pytest.approx(40.0 + result.lost_work_s + copied + result.ledger_s["degraded"], abs=1e-3)
+    assert result.lost_work_s <= 10.0
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_without_failures_it_costs_what_it_adds_to_a_step(strategy: str) -> None:
+    made = build(nodes=4, recovery={"kind": strategy, "stages": STAGES}, duration=1000.0)
+    prepared = Prepared(made, 1.0)
+    result = go(made)
+    added = made.recovery.overhead_s(prepared.ground)
+    assert result.ettr == pytest.approx(1 / (1 + added), abs=2e-3)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_one_more_spare_never_hurts_in_the_mean(strategy: str) -> None:
+    # The same failures for all; an idle place is hit less often than one that trains, so a single run may turn out either
+    # way. Two standard errors of the paired difference are exceeded with probability 2.3 %; seeds are fixed.
+    def tokens(spares: int) -> list[float]:
+        made = build(nodes=4, spares=spares, duration=20_000.0, repair=900.0, during={"spare": False},
+                     recovery={"kind": strategy, "stages": STAGES, **free_of_cost(strategy)},
+                     checkpoint={"kind": "sync", "interval": 30.0, "stall": 1.0},
+                     failures=[{"component": "node", "severity": "node", "mtbf": 4000.0, "detection": 2.0}])  # fmt: skip
+        prepared = Prepared(made, 1.0)
+        return [Job(prepared, 5, replica, events=False).run().tokens for replica in range(6)]
+
+    for fewer, more in itertools.pairwise([tokens(spares) for spares in range(4)]):
+        gain = [b - a for a, b in zip(fewer, more, strict=True)]
+        assert statistics.fmean(gain) >= -2 * statistics.stdev(gain) / math.sqrt(len(gain)) - 1e-9
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_failure_takes_the_same_nodes_for_all(strategy: str) -> None:
+    # Common random numbers: failures belong to places and times, whatever the strategy makes of them.
+    def hits(kind: str) -> set[float]:
+        cause = {"component": "node", "severity": "node", "mtbf": 4000.0, "detection": 2.0}
+        made = build(nodes=4, spares=9, recovery={"kind": kind, "stages": STAGES}, duration=9000.0, repair=50.0, failures=[cause])
+        told = ("failure", "idle_failure")
+        return {entry.time_s for entry in go(made).log.entries() if entry.event in told}
+
+    mine, plain = hits(strategy), hits("restart")
+    assert len(mine & plain) >= 0.7 * max(len(mine), len(plain))  # a place that stands empty is not hit
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_strategies_are_written_as_they_are_read(strategy: str) -> None:
+    part = RecoveryStrategy.build({"strategy": strategy, "stages": {"start": "1 min"}})
+    assert RecoveryStrategy.build(part.dump()) == part
+    assert part.__doc__
