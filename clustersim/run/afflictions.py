@@ -26,10 +26,6 @@ if TYPE_CHECKING:
     from clustersim.run.prepared import Prepared
     from clustersim.run.training import Trainer
 
-ROUNDING = 0.01
-"""Factors of slow-downs are rounded to this, so that the step model is asked once for all that are alike."""
-
-
 class Patient(Protocol):
     """The job, as far as its afflictions see it."""
 
@@ -84,10 +80,9 @@ class Afflictions:
             node = self._job.fleet.places[hit.first]
             if node < 0:
                 return
-        factor = max(1.0, round(slow.factor / ROUNDING) * ROUNDING)
         for begin, end in slow.spans:
             number, self._number = self._number, self._number + 1
-            entry = (node, factor, slow.what)
+            entry = (node, max(1.0, round(slow.factor, 2)), slow.what)  # alike, so that paces repeat
             self._at(begin, lambda number=number, entry=entry: self._set(number, entry))
             self._at(end, lambda number=number: self._set(number, None))
         if slow.noticed_s is not None:
@@ -187,13 +182,10 @@ def check_overhead(causes: tuple[FailureModel, ...]) -> float:
     return sum(cause.overhead for cause in causes if isinstance(cause, SilentCorruption))
 
 
-def conditions(nodes: dict[int, float], links: dict[int, float], everywhere: float, total: int,
-               alike: Callable[[int], int]) -> Conditions:  # fmt: skip
-    """Conditions of slow places; places that are ``alike`` count as the same one, the slowest of them sets the pace."""
-    slow: dict[int, float] = {}
-    weak: dict[int, float] = {} if everywhere == 1 else dict.fromkeys(range(total), 1 / everywhere)
-    for place, factor in nodes.items():
-        slow[alike(place)] = max(slow.get(alike(place), 1.0), factor)
-    for place, factor in links.items():
-        weak[alike(place)] = min(weak.get(alike(place), 1.0), 1 / factor)
-    return Conditions(slow=tuple(sorted(slow.items())), slow_links=tuple(sorted(weak.items())))
+def conditions(what: str, place: int, factor: float, places: int) -> Conditions:
+    """One place that computes, or whose links carry, by a factor slower; ``cluster``: the links of all."""
+    if what == "compute":
+        return Conditions(slow=((place, factor),))
+    if what == "link":
+        return Conditions(slow_links=((place, 1 / factor),))
+    return Conditions(slow_links=tuple((each, 1 / factor) for each in range(places)))
