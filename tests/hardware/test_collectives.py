@@ -195,3 +195,32 @@ def test_curves_are_monotone_even_where_the_measurement_dips() -> None:
 def test_a_gpu_without_curves_takes_the_nearest_of_its_kind() -> None:
     assert fabric_of(make_node("l20")).name == "pcie"
     assert fabric_of(make_node("a100-80g")).name == "nvlink3"
+
+
+def test_all_to_all_between_sockets_is_the_slowest_thing_on_pcie() -> None:
+    node = make_node("l20")
+    eight, four = (collective_time("all-to-all", 1e8, group(node, ranks)) for ranks in (8, 4))
+    # four neighbours stay in their half; of eight, half of the bytes of four cross: 4 x 5e7 at a third of 12 GB/s
+    assert eight == pytest.approx(4 * 5e7 / (0.33 * 12e9), rel=0.05)
+    assert eight > 2 * four
+
+
+def test_flows_between_sockets_share_their_link() -> None:
+    pair = Group(2, 2, 8, make_node("l20"), IB)
+    one, two = (collective_time("send", 1e9, pair._replace(concurrent=flows)) for flows in (1, 4))
+    assert two == pytest.approx(1e9 / 3e9, rel=0.01)
+    assert one == pytest.approx(1e9 / (0.25 * 31.5e9), rel=0.01)
+
+
+def test_scattered_jobs_meet_the_oversubscription_everywhere() -> None:
+    node = make_node()
+    near, anywhere = (FatTree(pod_gpus=256, oversubscription=4, scattered=s) for s in (False, True))
+    assert group_rate(group(node, 512, near)) == 4 * group_rate(group(node, 512, anywhere))
+    assert group_rate(group(node, 128, near)) == group_rate(group(node, 128, anywhere))
+
+
+def test_broadcasts_wait_a_slice_at_each_node() -> None:
+    node = make_node("a100-80g", nics=4, gbps=400)
+    few, many = (collective_time("broadcast", 1e7, group(node, ranks)) for ranks in (16, 1024))
+    hop = 2**17 / 12.5e9 + 2.5e-6
+    assert many - few == pytest.approx(126 * hop, rel=0.05)
