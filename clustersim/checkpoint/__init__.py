@@ -1,5 +1,35 @@
 """Checkpoint engines: what is saved where, how often, what stalls, and what survives which loss."""
 
-from clustersim.checkpoint import asynchronous, sync
+from clustersim.checkpoint import (
+    asynchronous,
+    byterobust,
+    checkfreq,
+    datastates,
+    fftrainer,
+    gemini,
+    gockpt,
+    just_in_time,
+    megascale,
+    multilevel,
+    sync,
+    tiercheck,
+    torchsnapshot,
+    transom,
+)
 
-__all__ = ["asynchronous", "sync"]
+__all__ = [
+    "asynchronous",
+    "byterobust",
+    "checkfreq",
+    "datastates",
+    "fftrainer",
+    "gemini",
+    "gockpt",
+    "just_in_time",
+    "megascale",
+    "multilevel",
+    "sync",
+    "tiercheck",
+    "torchsnapshot",
+    "transom",
+]

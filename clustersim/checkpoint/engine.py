@@ -20,6 +20,7 @@ from clustersim.checkpoint.tiers import Tier
 from clustersim.faults.failure import Severity
 from clustersim.hardware.cluster import Cluster
 from clustersim.part import Part
+from clustersim.units import Bytes, PositiveBytesPerSecond, Seconds
 
 
 @dataclass(frozen=True)
@@ -138,7 +139,33 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
     """A save that is due while one is in flight: starts at the first step's end after the other is durable; is left
     out; or makes training stand still until then."""
     slowdown: float = Field(default=1.0, ge=1)
-    """Factor on the time of steps that start while a save is in flight."""
+    """Factor on the time of steps that start while a save is in flight: what the resources of the model do not tell
+    (interpreter locks, unpinned memory)."""
+    content: Literal["all", "weights"] = "all"
+    """``weights``: the optimizer's state is not saved, and starts anew after a restore."""
+    fraction: float = Field(default=1.0, gt=0, le=1)
+    """Share of the bytes that a save writes: quantised, sparse, differential, or some layers of each save."""
+    deduplicate: bool = True
+    """Each byte is saved once; false: every data-parallel replica writes the weights that it holds."""
+    planning: Seconds = 0.0
+    """Training stands still to plan a save, collect tensors and build headers."""
+    planning_per_rank: Seconds = 0.0
+    """The part of it that grows with the number of ranks (a central plan)."""
+    writer_bandwidth: PositiveBytesPerSecond | None = None
+    """What one GPU's process writes to storage at most; null: no limit of its own."""
+    uplink: Literal["own", "training"] = "own"
+    """Which network carries uploads: one of its own, or the one of training, whose traffic is slower meanwhile."""
+    files_per_gpu: int = Field(default=1, gt=0)
+    straggler: Seconds = 0.0
+    """By how much the slowest writer ends after all others: a save counts when its last file is there."""
+    copy_bandwidth: PositiveBytesPerSecond | None = None
+    """One GPU to host memory; null: the node's pinned copies."""
+    staging: Bytes | None = None
+    """Pinned host memory a node for copies on their way; null: room for ``snapshots``."""
+    resident: Bytes = 0.0
+    """Host memory a node that training itself holds."""
+    watchdog: Seconds | None = None
+    """The job is killed when a save stalls for longer; null: never."""
 
     @classmethod
     def short_form(cls, value: Any) -> Any:
@@ -152,6 +179,64 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
     def save(self, site: SaveSite) -> tuple[Transfer, ...]:
         """What one save consists of; empty: this engine never saves."""
         return ()
+
+    # -- bytes and seconds that engines are made of
+
+    def size(self, site: SaveSite) -> float:
+        """Bytes of one save, over all nodes."""
+        state = site.state
+        if self.deduplicate:
+            whole = state.total if self.content == "all" else state.weights
+        else:
+            whole = state.read_by_all if self.content == "all" else state.weights * state.replicas
+        return whole * self.fraction
+
+    def plan_s(self, site: SaveSite) -> float:
+        """Seconds of planning before any byte moves."""
+        return self.planning + self.planning_per_rank * site.cluster.gpus
+
+    def copy_s(self, site: SaveSite, size: float | None = None) -> float:
+        """Seconds in which every GPU copies its part of ``size`` bytes (null: a save) to host memory."""
+        each = (self.size(site) if size is None else size) / site.cluster.gpus
+        return each / (self.copy_bandwidth or site.cluster.node.device_to_host)
+
+    def exposed_s(self, site: SaveSite, copy_s: float) -> float:
+        """What is left of a copy that runs beside the forward and backward pass when the update has to wait for it."""
+        return max(0.0, copy_s - max(0.0, site.step.seconds - site.step.update_s))
+
+    def network_s(self, site: SaveSite, size_per_node: float) -> float:
+        """Seconds in which every node sends ``size_per_node`` bytes in the gaps that training leaves on its network."""
+        busy = site.step.network_s / site.step.seconds if site.step.seconds > 0 else 0.0
+        return size_per_node / site.cluster.node.network_bandwidth / max(1.0 - busy, 0.01)
+
+    def upload(self, site: SaveSite, blocking: bool = False, **keys: Any) -> Transfer:
+        """The transfer of a save to shared storage; ``keys``: of ``Transfer``."""
+        storage, node = site.cluster.storage, site.cluster.node
+        limit = None if self.writer_bandwidth is None else node.gpus * self.writer_bandwidth
+        opening = storage.opening_s(site.cluster.gpus * self.files_per_gpu) + self.straggler
+        return Transfer(blocking, opening, self.size(site), "storage", Tier.SHARED, per_client=limit, via="storage", **keys)
+
+    def network_share(self, site: SaveSite) -> float:
+        """Share of a node's training network that an upload takes while it runs."""
+        if self.uplink == "own":
+            return 0.0
+        node, storage = site.cluster.node, site.cluster.storage
+        limits = [storage.bandwidth("write") / site.cluster.nodes, node.network_bandwidth]
+        if self.writer_bandwidth is not None:
+            limits.append(node.gpus * self.writer_bandwidth)
+        if storage.per_node_bandwidth is not None:
+            limits.append(storage.per_node_bandwidth)
+        return min(limits) / node.network_bandwidth
+
+    def depth(self, site: SaveSite) -> int:
+        """Saves that may be in flight at once: as many as the staging memory holds, at least one."""
+        if self.staging is None:
+            return self.snapshots
+        return max(1, int(self.staging / max(1.0, self.size(site) / site.cluster.nodes)))
+
+    def host_memory(self, site: SaveSite) -> float:
+        """Bytes of host memory a node that this engine holds at most."""
+        return 0.0
 
     def placement(self, site: SaveSite) -> Placement | None:
         """Where copies in other nodes' memory lie; None: this engine makes none."""

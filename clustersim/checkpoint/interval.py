@@ -55,6 +55,14 @@ class Interval(Part, family="checkpoint interval"):
             return {"kind": "steps", **value}
         return super().short_form(value)
 
+    def about_s(self, step_s: float) -> float | None:
+        """The interval in seconds where it is fixed; None: it depends on costs."""
+        return None
+
+    def again(self, costs: Costs, elapsed_s: float, failures: int) -> Every | None:
+        """The interval after ``failures`` in ``elapsed_s``; None: it never changes."""
+        return None
+
     def resolve(self, costs: Costs) -> Every:
         """The interval under given costs.
 
@@ -69,6 +77,9 @@ class Fixed(Interval, kind="every"):
 
     time: PositiveSeconds
 
+    def about_s(self, step_s: float) -> float | None:
+        return self.time
+
     def resolve(self, costs: Costs) -> Every:
         return Every(seconds=self.time)
 
@@ -81,6 +92,9 @@ class Steps(Interval, kind="steps"):
     """A fixed number of steps."""
 
     steps: int = Field(gt=0)
+
+    def about_s(self, step_s: float) -> float | None:
+        return self.steps * step_s
 
     def resolve(self, costs: Costs) -> Every:
         return Every(steps=self.steps)
@@ -130,3 +144,51 @@ class DalyFirstOrder(Policy, kind="daly-first-order"):
 
     def best(self, stall_s: float, mtbf_s: float) -> float:
         return optimum.daly_first_order(stall_s, mtbf_s)
+
+
+class Bounded(Interval, kind="bounded"):
+    """As often as a bound on what saves stall allows, and not before the save before is durable (CheckFreq, FAST 2021:
+    3.5 %)."""
+
+    overhead: float = Field(default=0.035, gt=0, lt=1)
+
+    def resolve(self, costs: Costs) -> Every:
+        """τ = stall ÷ overhead; with a free save one a step."""
+        least = max(costs.stall_s / self.overhead, costs.persist_s)
+        return Every(seconds=least) if least > 0 else Every(steps=1)
+
+
+class Adaptive(Interval, kind="adaptive"):
+    """Follows the failures that are seen: the exact optimum for the rate measured so far, anew after every failure.
+
+    The rate is (failures + 1) ÷ (elapsed + ``prior``): ``prior`` is the MTBF that is believed before anything has been
+    seen, and weighs as one failure.
+    """
+
+    prior: PositiveSeconds = 86400.0
+
+    def resolve(self, costs: Costs) -> Every:
+        return self._at(costs, self.prior)
+
+    def again(self, costs: Costs, elapsed_s: float, failures: int) -> Every:
+        """The interval for the rate measured so far."""
+        return self._at(costs, (elapsed_s + self.prior) / (failures + 1))
+
+    def _at(self, costs: Costs, mtbf_s: float) -> Every:
+        best = max(optimum.exact(costs.stall_s, mtbf_s), costs.persist_s)
+        return Every(seconds=best) if best > 0 else Every(steps=1)
+
+
+class Predicted(Policy, kind="predicted"):
+    """A predictor announces a share ``recall`` of the failures ``lead`` ahead, and of its alarms a share ``precision``
+    is right: every alarm makes one more save, and the periodic ones follow the rate of failures that come unannounced.
+
+    τ = the exact optimum for M ÷ (1 − recall) (Aupy, Robert, Vivien, Zaidouni, 2014, first order).
+    """
+
+    recall: float = Field(default=0.5, ge=0, lt=1)
+    precision: float = Field(default=0.8, gt=0, le=1)
+    lead: PositiveSeconds = 300.0
+
+    def best(self, stall_s: float, mtbf_s: float) -> float:
+        return optimum.exact(stall_s, mtbf_s / (1 - self.recall))

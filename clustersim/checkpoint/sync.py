@@ -11,10 +11,12 @@ class Sync(CheckpointEngine, kind="sync"):
     """Training stands still until the state is durable on shared storage."""
 
     stall: Seconds | None = None
-    """How long a save takes; null: bytes ÷ the bandwidth of shared storage."""
+    """How long a save takes; null: planning, copies to host memory, then bytes ÷ the bandwidth of shared storage."""
 
     def save(self, site: SaveSite) -> tuple[Transfer, ...]:
-        """One blocking transfer to shared storage."""
+        """Planning, then one blocking transfer to shared storage (each part goes out as it is copied)."""
         if self.stall is not None:
             return (Transfer(True, self.stall, tier=Tier.SHARED),)
-        return (Transfer(True, site.cluster.storage.latency, site.state.total, "storage", Tier.SHARED),)
+        plan = self.plan_s(site)
+        planned = (Transfer(True, plan),) if plan else ()
+        return (*planned, self.upload(site, blocking=True))

@@ -14,11 +14,13 @@ from typing import Any
 import numpy as np
 import simpy
 
+from clustersim.checkpoint.interval import Predicted
 from clustersim.checkpoint.pattern import Pace
 from clustersim.faults.failure import FailureModel, Severity
 from clustersim.faults.process import Change, Hit
 from clustersim.rng import stream
 from clustersim.run.afflictions import Afflictions
+from clustersim.run.alarms import Predictor, foreseen
 from clustersim.run.attempt import Attempt
 from clustersim.run.clock import delay
 from clustersim.run.cluster import Fleet
@@ -57,7 +59,8 @@ class Job:
         cluster = scenario.cluster
         self.env = env = simpy.Environment()
         self.log = Log(events)
-        self.strikes = Strikes(env, prepared.arrivals(seed, replica), self._strike)
+        arrivals = foreseen(prepared.arrivals(seed, replica), self._predictor())
+        self.strikes = Strikes(env, arrivals, self._strike)
         watch = self._changed if events or self.strikes.watched else None
         self.fleet = Fleet(env, cluster.nodes, cluster.spare_nodes, scenario.repair.crews, watch)
         shop = Workshop(scenario.repair, self.draws, self.strikes.will_fail)
@@ -84,6 +87,19 @@ class Job:
         self.fleet.returned = self.turnover.returned if scenario.recovery.rejoins else None
         self.process: simpy.Process = env.process(self._live())
         self._begun = True
+
+    def _predictor(self) -> Predictor | None:
+        """What announces failures to the checkpoint policy; None: nothing does."""
+        policy, mtbf = self.prepared.scenario.checkpoint.interval, self.prepared.mtbf_s
+        if not isinstance(policy, Predicted):
+            return None
+        return Predictor(self.env, policy, 1 / mtbf, self._alarmed, stream(self._seed, self._replica, "alarms"))
+
+    def _alarmed(self) -> None:
+        """A failure is announced: save at the end of this step."""
+        if self.up:
+            self.trainer.alarmed = True
+            self.process.interrupt(DISTURBED)
 
     @property
     def up(self) -> bool:

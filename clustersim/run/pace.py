@@ -45,6 +45,7 @@ class Paces:
     Attributes:
         nominal: the undisturbed pace.
         mfu: model FLOP utilisation of an undisturbed step; None: unknown.
+        breakdown_s: where an undisturbed step's time goes; empty: unknown.
     """
 
     def __init__(self, scenario: Any, step: Step | None, slowdown: float = 1.0) -> None:
@@ -53,11 +54,13 @@ class Paces:
         self._dp: int = getattr(scenario, "dp", 1)
         self._thin: dict[tuple[Conditions, float, float], Pace] = {}
         self.mfu: float | None = None
+        self.breakdown_s: dict[str, float] = {}
         if step is None:
             from clustersim.pipeline.step import StepModel
 
             model = StepModel.of(scenario)
-            self._source, self.mfu = model, model.report().mfu
+            report = model.report()
+            self._source, self.mfu, self.breakdown_s = model, report.mfu, dict(report.breakdown_s)
         elif isinstance(step, (int, float)):
             step = FixedStep(float(step))
         if isinstance(step, FixedStep):

@@ -21,10 +21,10 @@ from clustersim.hardware.topology import Placement as RankGrid
 from clustersim.recovery.ground import Ground
 from clustersim.rng import stream
 from clustersim.run.afflictions import check_overhead, conditions
-from clustersim.run.pace import Paces, Step
 from clustersim.run.luck import SaveLuck
+from clustersim.run.pace import Paces, Step
+from clustersim.run.room import check_room
 from clustersim.run.storage import alone_s
-
 
 SLOW_LEVELS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 """Factors of a slow place at which the step model is asked; between them the pace is a straight line."""
@@ -72,7 +72,7 @@ class Prepared:
     ground: Ground = field(init=False)
     _slowed: dict[Any, Pace] = field(init=False, default_factory=dict)
     _grid: RankGrid | None = field(init=False, default=None)
-    _patterns: dict[Pace, Pattern] = field(init=False, default_factory=dict)
+    _patterns: dict[tuple[Pace, Every], Pattern] = field(init=False, default_factory=dict)
 
     def __post_init__(self) -> None:
         scenario = self.scenario
@@ -114,16 +114,37 @@ class Prepared:
             self.load_s += alone_s(cluster.storage, self.load.bytes, "read", self.load.clients, limit)
         self.transfers = engine.save(self.site)
         self._by_number()
+        self._share_network()
         cost = self.save or Outlay(0.0, ())
         self.every = (
             Every() if self.save is None else engine.interval.resolve(Costs(cost.stall_s, cost.busy_s, self.mtbf_s))
         )
         self.pattern = self.pattern_at(self.pace)
+        check_room(self)
+
+    def every_after(self, elapsed_s: float, failures: int) -> Every:
+        """The interval after so many failures; the same for policies that do not learn."""
+        cost = self.save or Outlay(0.0, ())
+        costs = Costs(cost.stall_s, cost.busy_s, self.mtbf_s)
+        return self.scenario.checkpoint.interval.again(costs, elapsed_s, failures) or self.every
+
+    def _share_network(self) -> None:
+        """Steps beside a save whose upload crosses training's own network are slower by what it takes of it."""
+        share = self.scenario.checkpoint.network_share(self.site)
+        if share > 0 and self.paces.flexible and self.saves:
+            from clustersim.pipeline.conditions import Conditions
+
+            beside = self.paces.under(Conditions(), share).saving_s
+            self.pace = self.pace._replace(saving_s=max(self.pace.saving_s, beside + self.pace.step_s - self.pace.nominal_s))
 
     def _shape(self) -> StepShape:
         """What engines may know of the step."""
         found = getattr(self.step, "shape", None)
-        return found if isinstance(found, StepShape) else StepShape(self.pace.nominal_s)
+        if isinstance(found, StepShape):
+            return found
+        parts = self.paces.breakdown_s
+        network = sum(parts.get(name, 0.0) for name in ("pp", "dp", "cp", "ep"))
+        return StepShape(self.pace.nominal_s, parts.get("optimizer", 0.0), network)
 
     def _by_number(self) -> None:
         """Transfers and outlays by number of the save."""
@@ -215,13 +236,13 @@ class Prepared:
         return place if gpu >= grid.world else (
             gpu - gpu // grid.strides["dp"] % grid.sizes["dp"] * grid.strides["dp"]) // cluster.node.gpus  # fmt: skip
 
-    def pattern_at(self, pace: Pace) -> Pattern:
-        """What repeats at a pace; found once for each."""
-        found = self._patterns.get(pace)
-        if found is None:
+    def pattern_at(self, pace: Pace, every: Every | None = None) -> Pattern:
+        """What repeats at a pace (and with another interval than the first)."""
+        key = (pace, every or self.every)
+        if key not in self._patterns:
             engine = self.scenario.checkpoint
-            found = self._patterns[pace] = Pattern(self.every, pace, self.saves, engine.when_busy, engine.snapshots)
-        return found
+            self._patterns[key] = Pattern(key[1], pace, self.saves, engine.when_busy, engine.depth(self.site))
+        return self._patterns[key]
 
     @property
     def nominal_s(self) -> float:

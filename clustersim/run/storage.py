@@ -37,11 +37,7 @@ class SharedStorage:
 
     def __init__(self, env: simpy.Environment, system: Storage) -> None:
         self._env, self._system = env, system
-        share = 1.0 - system.background_load
-        self._bandwidth: dict[Direction, float] = {
-            "read": system.read_bandwidth * share,
-            "write": system.write_bandwidth * share,
-        }
+        self._bandwidth: dict[Direction, float] = {"read": system.bandwidth("read"), "write": system.bandwidth("write")}
         self._flows: list[Flow] = []
         self._since = 0.0
         self._outages = 0
@@ -183,6 +179,4 @@ class SharedStorage:
 
 def alone_s(system: Storage, size: float, direction: Direction, clients: int, limit: float = math.inf) -> float:
     """Seconds that ``size`` bytes take by ``clients`` nodes with the storage for themselves (latency apart)."""
-    full = (system.read_bandwidth if direction == "read" else system.write_bandwidth) * (1.0 - system.background_load)
-    limit = min(limit, system.per_node_bandwidth or math.inf)
-    return size / min(full, limit * clients)
+    return system.alone_s(size, direction, clients, limit)

@@ -32,6 +32,8 @@ class Trainer:
         luck: which saves fail or turn out to be unreadable; None: none does.
         number: number of the last save of the state that trains, by which tiers take turns.
         serial: saves started so far.
+        every: training time or steps between saves.
+        alarmed: a failure has been announced: save at the end of this step.
         reading: what reading the state back takes, copies that turn out to be unreadable included.
     """
 
@@ -50,6 +52,7 @@ class Trainer:
         self.luck = luck
         self.number, self.serial = 0, 0
         self.reading = prepared.load
+        self.every, self.alarmed, self._failures = prepared.every, False, 0
         self.pace, self.pattern = prepared.pace, prepared.pattern
         self.nodes = prepared.scenario.cluster.nodes
         self.step = 0
@@ -79,7 +82,7 @@ class Trainer:
 
     def change_pace(self, pace: Pace) -> None:
         """Steps take another time from the next one on; whoever calls this interrupts training with ``DISTURBED``."""
-        self.pace, self.pattern = pace, self.prepared.pattern_at(pace)
+        self.pace, self.pattern = pace, self.prepared.pattern_at(pace, self.every)
 
     # -- forward
 
@@ -88,7 +91,7 @@ class Trainer:
         target = self.prepared.target_steps
         flying = False
         while self.step < target:
-            if self._walk is None and self.prepared.jump and (flying or self.storage.quiet):
+            if self._walk is None and self.prepared.jump and not self.alarmed and (flying or self.storage.quiet):
                 yield from self._jump(flying)
             flying = (yield from self._leg()) if self.step < target else False
         if self.prepared.scenario.checkpoint.final and self.prepared.save is not None:
@@ -257,5 +260,10 @@ class Trainer:
         if (up or restored.step != self.step) and self.log.active:
             self.log.add(Entry(now, "rollback", restored.tier.value, restored.step))
         self.ledger.rollback(restored.step)
-        self.step, self.number = restored.step, restored.number
+        self.step, self.number, self.alarmed = restored.step, restored.number, False
+        if severity is not None:
+            self._failures += 1
+            every = self.prepared.every_after(now, self._failures)
+            if every != self.every:
+                self.every, self.pattern = every, self.prepared.pattern_at(self.pace, every)
         return restored.step

@@ -107,7 +107,7 @@ class Walk:
 
     def _skip_passed(self) -> None:
         """Count the saves that fell due in this leg and were left out."""
-        while not self._prepared.every.never and self._due_in() <= 0:
+        while not self._trainer.every.never and not self._trainer.alarmed and self._due_in() <= 0:
             self._skips += 1
 
     def _resumed(self, stretch: Stretch, save: int) -> Saver:
@@ -120,6 +120,7 @@ class Walk:
     def _new_saver(self, step: int, number: int) -> Saver:
         """A save that starts now."""
         self._trainer.serial += 1
+        self._trainer.alarmed = False
         self._trainer.log.add(Entry(self._trainer.env.now, "save_start", "", step))
         return self._saver(step, number, self._trainer.serial)
 
@@ -193,7 +194,7 @@ class Walk:
             if wanted <= 0:
                 if not self.full or when_busy == "block":
                     return
-                if when_busy == "skip":
+                if when_busy == "skip" and not self._trainer.alarmed:
                     self._skips += 1
                     continue
                 wanted = 1
@@ -208,7 +209,9 @@ class Walk:
 
     def _due_in(self) -> float:
         """Steps until the next save is due at the present pace; 0: it is."""
-        every, pace = self._prepared.every, self._trainer.pace
+        every, pace = self._trainer.every, self._trainer.pace
+        if self._trainer.alarmed and self._prepared.save is not None:
+            return 0 if self.steps > 0 else 1
         if self._prepared.save is None or every.never:
             return math.inf
         if every.steps is not None:
@@ -317,6 +320,7 @@ class Walk:
             and self._prepared.pattern.depth == 1
             and self._unblocked_s == trainer.env.now
             and trainer.pace is trainer.pattern.pace
+            and not trainer.alarmed
             and trainer.storage.up
             and trainer.storage.only(flying[0].flow)
             and not any(saver.open_sides for saver in self.savers)

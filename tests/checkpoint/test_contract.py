@@ -64,14 +64,14 @@ def test_arithmetic_and_events_agree(engine: str) -> None:
 @pytest.mark.parametrize("engine", ENGINES)
 def test_what_is_written_is_what_was_saved(engine: str) -> None:
     # Event by event, without failures: every save writes each byte of its storage transfers once.
-    prepared = Prepared(scenario(engine), 1.0, jump=False)
+    prepared = Prepared(scenario(engine, interval=1.0), 1.0, jump=False)
     job = Job(prepared, 0, 0)
     result = job.run()
-    saves = sum(entry.event == "save_durable" for entry in result.log.entries())
+    saves = sum(entry.event == "save_durable" and entry.subject == "shared" for entry in result.log.entries())
     moved = math.fsum(t.bytes for t in prepared.transfers if t.channel == "storage")
     assert job.storage.moved["read"] == 0
     if moved:
-        assert saves > 1
+        assert saves > 0
         assert saves * moved <= job.storage.moved["write"] * (1 + 1e-9) <= (saves + 1) * moved * (1 + 1e-9)
     else:
         assert job.storage.moved["write"] == 0
@@ -79,7 +79,7 @@ def test_what_is_written_is_what_was_saved(engine: str) -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_on_infinitely_fast_resources_saving_costs_next_to_nothing(engine: str) -> None:
-    made = build(nodes=4, gpus=2, checkpoint={"kind": engine, "interval": 12.0}, steps=50)
+    made = build(nodes=4, gpus=2, checkpoint={"kind": engine, "interval": 12.0, "planning": 0.0}, steps=50)
     result = run_replica_of(made)
     assert result.wall_s == pytest.approx(50.0, abs=1e-3)
 

@@ -1,0 +1,36 @@
+"""ByteRobust: every step in memory, copies outside the owner's parallel groups, all of it beside training."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from clustersim.checkpoint.engine import SaveSite, Transfer
+from clustersim.checkpoint.interval import Interval, Steps
+from clustersim.checkpoint.memory import MemoryEngine
+from clustersim.checkpoint.placement import Placement, Ring
+from clustersim.checkpoint.tiers import Tier
+from clustersim.units import Seconds
+
+
+class ByteRobust(MemoryEngine, kind="byterobust"):
+    """At every step each rank copies its part to its host memory and to a node outside of its tensor-, pipeline- and
+    data-parallel groups, beside the next forward and backward pass; uploads are rare.
+
+    Wan et al., SOSP 2025 (arXiv 2509.16293). The default launch of 0.02 s is the smallest stall of their table 8.
+    """
+
+    interval: Interval = Steps(steps=1)
+    placed: Literal["group", "ring"] = "ring"
+    planning: Seconds = 0.02
+
+    def placement(self, site: SaveSite) -> Placement | None:
+        """The part of a node lies half the job away: outside of its pipeline, and of its rack and domain."""
+        nodes = site.cluster.nodes
+        return Ring(self.copies, max(1, nodes // self.copies)) if nodes > 1 else None
+
+    def save(self, site: SaveSite) -> tuple[Transfer, ...]:
+        """What the next step does not hide, then copies in host memory."""
+        copy = self.copy_s(site)
+        stall = self.stall if self.stall is not None else self.plan_s(site) + self.exposed_s(site, copy)
+        own = Transfer(False, max(0.0, copy - stall), self.size(site), tier=Tier.HOST, via="copy-engine")
+        return Transfer(True, stall), own, *self.sent(site), *self.persisted(site)
