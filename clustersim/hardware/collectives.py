@@ -14,7 +14,7 @@ all-reduce, (n-1)/n for a gather or scatter; ``rate`` is what the group gets of 
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
 from clustersim.hardware.fabric import Fabric, fabric_of
 from clustersim.hardware.network import Network
@@ -40,6 +40,13 @@ BROADCAST_SLICE = 2.0**17
 TREE_SHARE = 0.92
 
 
+class MeasuredMessages(Protocol):
+    """Measured seconds of messages, where there are any (a profile's curves)."""
+
+    def message(self, op: str, size: float, ranks: int, inside: bool) -> float | None:
+        """Seconds of ``op`` on ``size`` bytes over ``ranks``, or None."""
+
+
 class Group(NamedTuple):
     """Ranks that communicate, and where they sit."""
 
@@ -53,6 +60,8 @@ class Group(NamedTuple):
     network: Network
     concurrent: int = 1
     """Groups of the same kind that use a domain's NICs at the same time."""
+    measured: MeasuredMessages | None = None
+    """Measurements of just such groups; they replace the model where no algorithm is asked for."""
 
     @property
     def domains(self) -> int:
@@ -89,7 +98,9 @@ def _shared_above(group: Group, everyone: bool) -> float:
     over = group.network.oversubscription_at(group.span_gpus, gpus)
     if over <= 1.0 or group.network.scattered:
         return over
-    below = [tier.gpus for tier in group.network.tiers(gpus) if tier.gpus < group.span_gpus and tier.oversubscription < over]
+    below = [
+        tier.gpus for tier in group.network.tiers(gpus) if tier.gpus < group.span_gpus and tier.oversubscription < over
+    ]
     inside = min(float(group.size), max(1.0, max(below, default=1.0) * group.size / group.span_gpus))
     crossing = 1 - inside / group.size if everyone else 1 / inside
     return min(over, max(1.0, over * crossing))
@@ -238,6 +249,10 @@ def collective_time(op: Op, size: float, group: Group, *, algorithm: Algorithm |
     """
     times = algorithm_times(op, size, group)
     if algorithm == "auto":
+        if group.measured is not None and size > 0 and group.size > 1:
+            known = group.measured.message(op, size, group.size, group.domains == 1)
+            if known is not None:
+                return known
         if "nvls" in times:
             return times["nvls"]
         return min(seconds for name, seconds in times.items() if name != "hierarchical")

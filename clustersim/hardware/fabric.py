@@ -149,7 +149,9 @@ class Fabric(PresetModel, folder="fabrics"):
     def send(self, size: float, link: float, flows: int = 1) -> float:
         """Seconds of one message of ``size`` bytes; ``flows`` such messages go from one half of the domain to the other."""
         rate = self.send_share * link
-        return self.send_latency + size / (rate if self.cross is None else min(rate, self.cross * link / self.link / flows))
+        return self.send_latency + size / (
+            rate if self.cross is None else min(rate, self.cross * link / self.link / flows)
+        )
 
 
 @functools.cache
