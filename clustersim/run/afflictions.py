@@ -58,6 +58,8 @@ class Afflictions:
         self._slow: dict[int, tuple[int, float, str]] = {}
         """Episode → (node, factor, what); node −1: all."""
         self._number = 0
+        self._mended: set[tuple[int, float]] = set()
+        """(node, begin) of episodes that a repair has ended."""
         self._pace = job.trainer.pace
         self._clean: dict[int, Copy] = {}
         """Node with a corruption nobody has noticed → the newest shared copy of before."""
@@ -83,7 +85,8 @@ class Afflictions:
         for begin, end in slow.spans:
             number, self._number = self._number, self._number + 1
             entry = (node, max(1.0, round(slow.factor, 2)), slow.what)  # alike, so that paces repeat
-            self._at(begin, lambda number=number, entry=entry: self._set(number, entry))
+            key = (node, slow.spans[0][0])
+            self._at(begin, lambda number=number, entry=entry, key=key: self._start(number, entry, key))
             self._at(end, lambda number=number: self._set(number, None))
         if slow.noticed_s is not None:
             self._at(hit.time_s + slow.noticed_s, lambda: self._noticed(hit, slow, node))
@@ -93,6 +96,11 @@ class Afflictions:
             call()
         else:
             at(self._job.env, time_s, lambda _: call(), "slow-down")
+
+    def _start(self, number: int, entry: tuple[int, float, str], key: tuple[int, float]) -> None:
+        """A stretch of an episode begins, unless the node has been repaired since the episode began."""
+        if key not in self._mended:
+            self._set(number, entry)
 
     def _set(self, number: int, entry: tuple[int, float, str] | None) -> None:
         if entry is None:
@@ -108,6 +116,8 @@ class Afflictions:
             place = int(slow.blamed * fleet.nodes)
             self._job.struck_by(hit._replace(time_s=self._job.env.now, first=place, last=place + 1, extra=None))
         elif fleet.place_of(node) is not None:
+            self._slow = {number: entry for number, entry in self._slow.items() if entry[0] != node}  # repair ends it
+            self._mended.add((node, slow.spans[0][0]))
             self._job.struck_by(hit._replace(time_s=self._job.env.now, node=node, extra=None))
 
     def refresh(self) -> None:
