@@ -6,6 +6,7 @@ from pydantic import Field
 
 from clustersim.faults.failure import FailureModel, Severity
 from clustersim.recovery.ground import Ground
+from clustersim.recovery.stages import Stage
 from clustersim.recovery.standby import fixed
 from clustersim.recovery.strategy import Comeback, Costs, JobView, RecoveryStrategy
 
@@ -45,11 +46,13 @@ class CheckFree(RecoveryStrategy, kind="checkfree"):
         ground = job.ground
         if cause is None or not job.kept:
             return Comeback(self.full(ground.gpus), path="restart")
-        stages = self.picked("diagnose", "start", "communicators", "warm_up")
-        stages["migrate"] = fixed(2 * ground.node_state / ground.network)
-        graph = self.made("averaged", stages, ground.gpus, reads=False)
+        graph = self.made("averaged", ground.gpus, lambda: self._own(ground), reads=False)
         mends = bool(self._averaged(job))
         return Comeback(graph, path="averaged" if mends else "copied", mends=mends)
+
+    def _own(self, ground: Ground) -> dict[str, Stage]:
+        fetch = {"migrate": fixed(2 * ground.node_state / ground.network)}
+        return self.picked("diagnose", "start", "communicators", "warm_up") | fetch
 
     def progress(self, mended: int) -> float:
         return 1.0 / (1.0 + self.penalty) if mended else 1.0

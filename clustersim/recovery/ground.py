@@ -9,6 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from clustersim.checkpoint.state import StateBytes
+    from clustersim.pipeline.conditions import Conditions
+    from clustersim.recovery.strategy import RecoveryStrategy
+
+
+KNOWN = 4096
+"""Conditions that are remembered."""
 
 
 class Seat(NamedTuple):
@@ -52,6 +58,7 @@ class Ground:
     memory: float
     microbatches: int = 1
     _seats: dict[int, tuple[Seat, ...]] = field(default_factory=dict, repr=False)
+    _known: dict[tuple[int, frozenset[int]], Conditions | None] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, scenario: Any, state: StateBytes, step_s: float) -> Ground:
@@ -95,6 +102,15 @@ class Ground:
             )
             self._seats[place] = found
         return found
+
+    def under(self, strategy: RecoveryStrategy, away: frozenset[int]) -> Conditions | None:
+        """``strategy.conditions`` without the nodes of ``away``; the same question is asked once."""
+        key = (id(strategy), away)
+        if key not in self._known:
+            if len(self._known) >= KNOWN:
+                self._known.clear()
+            self._known[key] = strategy.conditions(away, self)
+        return self._known[key]
 
     def replicas(self, places: frozenset[int]) -> frozenset[int]:
         """Replicas that the nodes of ``places`` take part in."""

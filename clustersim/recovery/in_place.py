@@ -25,10 +25,11 @@ class InJob(RecoveryStrategy, kind="in-job", aliases=("ft-launcher",)):
         gpus = job.ground.gpus
         if cause is None or job.spares < job.vacant or 0 in job.vacancies:
             return Comeback(self.full(gpus), path="restart")
-        stages = self.picked("diagnose")
-        stages["rendezvous"] = self.rendezvous.model_copy(update={"books": "reschedule"})
-        stages |= self.picked("start", "communicators", "load", "warm_up")
-        return Comeback(self.made("in-job", stages, gpus), path="in-job")
+        return Comeback(self.made("in-job", gpus, self._own), path="in-job")
+
+    def _own(self) -> dict[str, Stage]:
+        rendezvous = {"rendezvous": self.rendezvous.model_copy(update={"books": "reschedule"})}
+        return self.picked("diagnose") | rendezvous | self.picked("start", "communicators", "load", "warm_up")
 
 
 class InProcess(RecoveryStrategy, kind="in-process", aliases=("nvrx",)):
@@ -61,7 +62,7 @@ class InProcess(RecoveryStrategy, kind="in-process", aliases=("nvrx",)):
             return Comeback(self.full(gpus), path="restart")
         hung = cause.name in self.hangs
         name = "in-process, hung" if hung else "in-process"
-        return Comeback(self.made(name, self._own(job, hung), gpus), path=name)
+        return Comeback(self.made(name, gpus, lambda: self._own(job, hung)), path=name)
 
     def _own(self, job: JobView, hung: bool) -> dict[str, Stage]:
         drain = self.drain_steps * job.ground.step_s + (self.hang if hung else 0.0)

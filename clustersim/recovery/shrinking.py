@@ -45,33 +45,34 @@ class Shrinking(RecoveryStrategy):
     def rejoin(self, job: JobView) -> StageGraph:
         if self.rejoining is None:
             return super().rejoin(job)
-        stages = {"rejoin": self.rejoining.model_copy(update={"books": "communicators"})}
-        return self.made("rejoin", stages, job.ground.gpus, reads=False)
+        stage = self.rejoining.model_copy(update={"books": "communicators"})
+        return self.made("rejoin", job.ground.gpus, lambda: {"rejoin": stage}, reads=False)
 
     def keeps(self, job: JobView) -> bool:
         """Whether the job can run without what is lost, and what was lost is held elsewhere."""
         loss, ground = job.loss, job.ground
         if loss.everywhere or Severity.CLUSTER in loss.severities or (ground.zero and not self.replicated):
             return False
-        return self.conditions(job.away | loss.places, ground) is not None
+        return ground.under(self, job.away | loss.places) is not None
 
     def comeback(self, cause: FailureModel | None, job: JobView) -> Comeback:
         """Regroup without what is lost; a full restart where the state is gone."""
         ground = job.ground
         if cause is not None and job.kept:
             away = job.away | job.vacancies | job.loss.places
-            if self.conditions(away, ground) is not None:
+            if ground.under(self, away) is not None:
                 return Comeback(self._regroup(ground), waits=False, away=away, path=self.kind)
-        runs = self.conditions(job.vacancies, ground) is not None
+        runs = ground.under(self, job.vacancies) is not None
         return Comeback(self.full(ground.gpus), waits=not runs, path="restart")
 
     def _regroup(self, ground: Ground) -> StageGraph:
+        return self.made("regroup", ground.gpus, self._own, reads=False)
+
+    def _own(self) -> dict[str, Stage]:
         if self.reconfigure is None:
-            stages = self.picked("diagnose", "communicators")
-        else:
-            own = self.reconfigure.model_copy(update={"books": "communicators"})
-            stages = self.picked("diagnose") | {"reconfigure": own}
-        return self.made("regroup", stages, ground.gpus, reads=False)
+            return self.picked("diagnose", "communicators")
+        own = self.reconfigure.model_copy(update={"books": "communicators"})
+        return self.picked("diagnose") | {"reconfigure": own}
 
 
 class Elastic(Shrinking, kind="elastic", aliases=("drop-replica", "torchft")):
@@ -216,12 +217,11 @@ def busiest(count: int, redundancy: int, lost: frozenset[int]) -> int | None:
         return 1
     if len(lost) >= count:
         return None
+    if not any((replica + 1) % count in lost for replica in lost):
+        return 2  # the next one does it beside its own
     width = min(redundancy, count)
     start = (min(lost) + 1) % count
-    for stacks in range(1, width + 1):
-        if all(_fits(count, width, lost, (start + shift) % count, stacks) for shift in (0,)):
-            return stacks
-    return None
+    return next((stacks for stacks in range(2, width + 1) if _fits(count, width, lost, start, stacks)), None)
 
 
 def _fits(count: int, width: int, lost: frozenset[int], start: int, stacks: int) -> bool:

@@ -47,11 +47,15 @@ class HotSpare(RecoveryStrategy, kind="hot-spare", aliases=("warm-standby", "sta
         if cause is None or job.spares < job.vacant:
             return Comeback(self.full(gpus), path="restart")
         if not job.vacant:
-            return Comeback(self.made("in place", self.picked("diagnose", "start", "communicators", "load", "warm_up"), gpus),
-                            path="in place")  # fmt: skip
+            return Comeback(self.made("in place", gpus, self._again), path="in place")
+        return Comeback(self.made("hot-spare", gpus, self._swapped), path="hot-spare")
+
+    def _again(self) -> dict[str, Stage]:
+        return self.picked("diagnose", "start", "communicators", "load", "warm_up")
+
+    def _swapped(self) -> dict[str, Stage]:
         swap = {"swap": self.swap.model_copy(update={"books": "migrate"})}
-        stages = self.picked("diagnose") | swap | self.picked("communicators", "load")
-        return Comeback(self.made("hot-spare", stages, gpus), path="hot-spare")
+        return self.picked("diagnose") | swap | self.picked("communicators", "load")
 
 
 class LiveMigration(RecoveryStrategy, kind="migration", aliases=("planned-eviction",)):
@@ -108,14 +112,18 @@ class TrainMover(RecoveryStrategy, kind="trainmover", aliases=("general-standby"
         return Comeback(self._swap(job.ground, job.kept), path="standby")
 
     def _swap(self, ground: Ground, kept: bool) -> StageGraph:
-        first = self.picked("diagnose")
-        begin = tuple(first)
-        stages = first | {"communicators": self.phase_two.model_copy(update={"after": begin})}
+        begin = tuple(name for name in self.stages if name == "diagnose")
+        return self.made("standby", ground.gpus, lambda: self._own(ground, kept, begin), reads=not kept,
+                         load_after=begin[0] if begin else "")  # fmt: skip
+
+    def _own(self, ground: Ground, kept: bool, begin: tuple[str, ...]) -> dict[str, Stage]:
+        stages = self.picked("diagnose")
+        stages["communicators"] = self.phase_two.model_copy(update={"after": begin})
         if kept:
             stages["migrate"] = fixed(ground.node_state / (self.transfer or ground.network), after=begin)
         ends = ("communicators", "migrate" if kept else "load")
         stages["switch"] = self.switch.model_copy(update={"after": ends, "books": "migrate"})
-        return self.made("standby", stages, ground.gpus, reads=not kept, load_after=begin[0] if begin else "")
+        return stages
 
     def costs(self, ground: Ground) -> Costs:
         """No memory: the leaver's gradient buffer is the channel; a peer copy where one is kept."""
@@ -150,10 +158,13 @@ class FFTrainer(RecoveryStrategy, kind="fftrainer"):
         ground = job.ground
         if cause is None or not job.kept:
             return Comeback(self.full(ground.gpus), path="restart")
-        stages = {"pod": self.pod.model_copy(update={"needs": "nodes", "books": "reschedule"}),
-                  "communicators": self.connect.model_copy(update={"after": ("pod",)}),
-                  "migrate": fixed(self._copy_s(ground), after=("pod",))}  # fmt: skip
-        return Comeback(self.made("neighbour", stages, ground.gpus, reads=False), path="neighbour")
+        graph = self.made("neighbour", ground.gpus, lambda: self._own(ground), reads=False)
+        return Comeback(graph, path="neighbour")
+
+    def _own(self, ground: Ground) -> dict[str, Stage]:
+        return {"pod": self.pod.model_copy(update={"needs": "nodes", "books": "reschedule"}),
+                "communicators": self.connect.model_copy(update={"after": ("pod",)}),
+                "migrate": fixed(self._copy_s(ground), after=("pod",))}  # fmt: skip
 
     def _copy_s(self, ground: Ground) -> float:
         """Seconds in which a node's share of the state crosses the network."""

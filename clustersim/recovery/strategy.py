@@ -10,6 +10,7 @@ taken back in (``rejoin``).
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -195,15 +196,16 @@ class RecoveryStrategy(Part, family="recovery strategy", key="strategy"):
         """All stages of a full restart, for a job of ``gpus``."""
         if not any(stage.grows for stage in self.stages.values()):
             return self.graph
-        return self.made("full", self.stages, gpus)
+        return self.made("full", gpus, lambda: self.stages)
 
-    def made(self, name: str, stages: dict[str, Stage], gpus: int, reads: bool = True,
+    def made(self, name: str, gpus: int, stages: Callable[[], dict[str, Stage]], reads: bool = True,
              load_after: str | None = None) -> StageGraph:  # fmt: skip
-        """The graph of ``stages``, built once a ``name``; see ``build_graph``."""
+        """The graph of the stages that ``stages()`` names, built once a ``name``; see ``build_graph``."""
         key = (name, gpus, reads)
-        if key not in self._graphs:
-            self._graphs[key] = build_graph(stages, gpus, reads, load_after)
-        return self._graphs[key]
+        graph = self._graphs.get(key)
+        if graph is None:
+            graph = self._graphs[key] = build_graph(stages(), gpus, reads, load_after)
+        return graph
 
     def picked(self, *names: str) -> dict[str, Stage]:
         """Those of the full restart's stages that are named, one after the other as written."""
@@ -243,7 +245,7 @@ class RecoveryStrategy(Part, family="recovery strategy", key="strategy"):
 
     def rejoin(self, job: JobView) -> StageGraph:
         """What happens, while the training stands still, when places are taken back in."""
-        return self.made("rejoin", self.picked("communicators"), job.ground.gpus, reads=False)
+        return self.made("rejoin", job.ground.gpus, lambda: self.picked("communicators"), reads=False)
 
     def overhead_s(self, ground: Ground) -> float:
         """What the strategy adds to every step, seconds."""

@@ -259,8 +259,8 @@ class Turnover:
         ready = frozenset(place for place, when in self._ready.items() if when <= now)
         if not ready:
             return ready
-        after = self._mode.conditions(self.away - ready, self.ground)
-        useful = after is not None and after != self._mode.conditions(self.away, self.ground)
+        after = self.ground.under(self._mode, self.away - ready)
+        useful = after is not None and after != self.ground.under(self._mode, self.away)
         return ready if useful or ready == self.away else frozenset()
 
     # -- swaps
@@ -341,7 +341,7 @@ class Turnover:
                 job.fleet.remove(place, planned.hit.repair_s)
                 self._planned.remove(planned)
                 job.planned += 1
-            graph = self._recovery.made("swap", migration.stages, self.ground.gpus, reads=False)
+            graph = self._recovery.made("swap", self.ground.gpus, lambda: migration.stages, reads=False)
             held = frozenset(place for place in self.away if place not in self.vacancies)
             self._turn = Comeback(graph, waits=False, away=held, path="swap")
             return
@@ -355,7 +355,7 @@ class Turnover:
 
     def _repace(self) -> None:
         """Set the pace that the places which train allow."""
-        conditions = self._mode.conditions(self.away, self.ground)
+        conditions = self.ground.under(self._mode, self.away)
         if conditions is None:
             raise AssertionError(f"{self._mode.kind} goes on without places {sorted(self.away)}, which it cannot")
         overhead, progress = self._recovery.overhead_s(self.ground), self._recovery.progress(self.mended)
