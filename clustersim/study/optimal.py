@@ -69,7 +69,7 @@ def _peaks(logs: NDArray[np.float64], curves: NDArray[np.float64]) -> NDArray[np
         curves: (curves, points).
 
     Returns:
-        (curves,) arguments, on a grid of 401 a window. Curves with the same highest point share one design matrix.
+        (curves,) arguments, on a grid of 2001 a window. Curves with the same highest point share one design matrix.
     """
     tops = np.argmax(curves, axis=1)
     found = np.empty(len(curves))
@@ -78,7 +78,7 @@ def _peaks(logs: NDArray[np.float64], curves: NDArray[np.float64]) -> NDArray[np
         terms = min(4, int(near.sum()))
         design = _terms(logs[near] - logs[top])[:, :terms]
         coefficients = np.linalg.lstsq(design, curves[np.ix_(rows, near)].T, rcond=None)[0]
-        fine = np.linspace(logs[near][0], logs[near][-1], 401)
+        fine = np.linspace(logs[near][0], logs[near][-1], 2001)
         heights = _terms(fine - logs[top])[:, :terms] @ coefficients
         found[rows] = fine[np.argmax(heights, axis=0)]
     return found
