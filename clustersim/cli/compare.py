@@ -43,6 +43,8 @@ def command(
 ) -> None:
     """Run each scenario on the same failures; say which is better, or that the data do not decide."""
     from clustersim.cli.scenarios import load_all
+    from clustersim.report.documents import recovery_document
+    from clustersim.report.summary import recovery_lines
     from clustersim.study.comparison import compare
 
     if len(scenarios) < 2:
@@ -56,14 +58,19 @@ def command(
                         executor=place, store=store, progress=progress)  # fmt: skip
     if store is not None:
         store.close()
-        _write(Path(store.folder), found)
+        _write(Path(store.folder), found, loaded)
         talk.remark(f"written to {out}")
+    recovery = [recovery_document(scenario) if outcome.error is None else None
+                for scenario, outcome in zip(loaded, found.outcomes, strict=True)]  # fmt: skip
     if json:
-        print_json(found.to_dict())
+        print_json({**found.to_dict(), "recovery": recovery})
     else:
         from clustersim.report.study_text import comparison_text
 
         print(comparison_text(found))
+        for label, told in zip(found.to_dict()["scenarios"], recovery, strict=True):
+            for line in recovery_lines(told):
+                print(line.replace("recovery        ", f"{label}: ", 1) if "recovery" in line else line)
     failed = [outcome.label for outcome in found.outcomes if outcome.error is not None]
     if failed:
         raise NegativeAnswer(f"not simulated: {', '.join(failed)}")
@@ -90,9 +97,11 @@ def _store(out: str | None, loaded: list[Any], seed: int | None) -> Any:
     return store
 
 
-def _write(folder: Path, found: Comparison) -> None:
+def _write(folder: Path, found: Comparison, scenarios: list[Any]) -> None:
+    from clustersim.report.compare_page import comparison_page
     from clustersim.study.store import write_atomically
 
     frame = found.to_frame()
     write_atomically(folder / "differences.csv", frame.to_csv(index=False, lineterminator="\n"))
     write_atomically(folder / "compare.json", to_json(found.to_dict()) + "\n")
+    write_atomically(folder / "report.html", comparison_page(found, scenarios))

@@ -25,6 +25,7 @@ def run_document(scenario: Scenario, step: dict[str, Any], table: ReplicaTable) 
         "step": step,
         "run": table.to_dict(),
         "checkpoint": checkpoint_document(scenario),
+        "recovery": recovery_document(scenario),
         "given_up": table.hopeless,
         "warnings": warnings_of(table),
     }
@@ -47,6 +48,14 @@ def checkpoint_document(scenario: Scenario) -> dict[str, Any] | None:
         "stall_s": prepared.save.stall_s,
         "durable_s": max((after for after, _ in prepared.save.durable), default=None),
     }
+
+
+def recovery_document(scenario: Scenario) -> dict[str, Any]:
+    """How the strategy comes back, what it holds ready, and the interval between saves that suits it."""
+    from clustersim.run.outlook import outlook
+    from clustersim.study.replicas import prepared_for
+
+    return outlook(prepared_for(scenario))
 
 
 def warnings_of(table: ReplicaTable) -> list[str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -36,11 +37,20 @@ class Answer:
     interrupted: bool = False
 
 
+def printable(text: str) -> str:
+    """A user's text for a terminal: control characters, which could move the cursor or recolour it, and marks that turn the
+    direction of what follows become ``\ufffd``; letters of all scripts and emoji stay."""
+    return "".join("\ufffd" if unicodedata.category(char) == "Cc" or char in _TURNS else char for char in text)
+
+
+_TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+
+
 def run_summary(answer: Answer) -> str:
     """The printed summary of ``clustersim run``."""
     scenario, run = answer.scenario, answer.document["run"]
     lines = [
-        f"{scenario.name}: {scenario.cluster.gpus:,} GPUs, {answer.document['replicas']} replicas, "
+        f"{printable(scenario.name)}: {scenario.cluster.gpus:,} GPUs, {answer.document['replicas']} replicas, "
         f"seed {answer.document['seed']}",
         "",
         *_headline(scenario, run, answer.document["given_up"]),
@@ -48,6 +58,7 @@ def run_summary(answer: Answer) -> str:
         *_mfu(answer.document["step"], run),
         _interruptions(run),
         *_checkpoints(answer.document["checkpoint"]),
+        *recovery_lines(answer.document.get("recovery")),
         "",
         "Where the time goes (mean over replicas)",
         *ledger_bars(run),
@@ -69,6 +80,23 @@ def _checkpoints(saves: Json | None) -> list[str]:
     every = f"{saves['interval_steps']} steps" if saves["interval_steps"] else duration(saves["interval_s"])
     line = f"  checkpoints     {saves['engine']}, every {every}: stall {duration(saves['stall_s'])}"
     return [f"{line}, durable after {duration(saves['durable_s'])}"]
+
+
+def recovery_lines(told: Json | None) -> list[str]:
+    """How the strategy comes back, what it holds ready, and the interval that suits it."""
+    if not told or not told["ways"]:
+        return []
+    ways = [f"{way['path']} {duration(way['total_s'])} ({way['share']:.0%})" for way in told["ways"][:3]]
+    lines = [f"  recovery        {told['strategy']}: {', '.join(ways)} after detection"]
+    held = [f"{told['spare_nodes']} spare nodes"]
+    if told["extra_memory_bytes_per_node"]:
+        held.append(f"{short(told['extra_memory_bytes_per_node'])}B of memory a node")
+    if told["network_bytes_per_node_per_step"]:
+        held.append(f"{short(told['network_bytes_per_node_per_step'])}B a node sent each step")
+    best = told["best_interval_s"]
+    keeps = f"; {told['kept_share']:.0%} of the failures lose one step" if told["kept_share"] else ""
+    lines.append(f"                  {', '.join(held)}{keeps}" + (f"; saves every {duration(best)} would suit it" if best else ""))
+    return lines
 
 
 def _headline(scenario: Scenario, run: Json, given_up: int) -> list[str]:
@@ -158,7 +186,7 @@ def step_summary(scenario: Scenario, step: Json) -> str:
         range(len(memory["stages"])), key=lambda rank: math.fsum(_parts(memory["stages"][rank]).values()), default=0
     )
     lines = [
-        f"{scenario.name}: {scenario.cluster.gpus:,} GPUs, tp {layout.tp} × pp {layout.pp} × cp {layout.cp} × "
+        f"{printable(scenario.name)}: {scenario.cluster.gpus:,} GPUs, tp {layout.tp} × pp {layout.pp} × cp {layout.cp} × "
         f"dp {scenario.dp}, {step['microbatches']} microbatches, {layout.schedule.kind}",
         "",
         f"  step            {step['step_time_s']:.4g} s: {short(step['tokens_per_s'])} tokens/s, "
@@ -226,7 +254,7 @@ def percent(item: Json | None) -> str:
 
 def _relative(item: Json) -> str:
     half = _half(item)
-    return f" ± {100 * half / abs(item['mean']):.2g}%" if half is not None and item["mean"] else ""
+    return f" ± {100 * half / abs(item['mean']):.2g}%" if half and item["mean"] else ""
 
 
 def quantity(item: Json | None) -> str:
@@ -245,6 +273,11 @@ def number(item: Json | None) -> str:
 def span(item: Json | None) -> str:
     """A duration with its interval: ``3.1 h ± 2.3%``."""
     return "never" if item is None else duration(item["mean"]) + _relative(item)
+
+
+def plain(value: float) -> str:
+    """A number to five figures, never with an exponent where thousands will do: ``468,560``, ``0.99413``."""
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e9 else f"{value:.5g}"
 
 
 def short(value: float) -> str:

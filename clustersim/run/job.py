@@ -79,7 +79,7 @@ class Job:
         self._hit_places: list[int] = []
         self._since_s, self._noticed_s = 0.0, 0.0
         self._up = not scenario.recovery.cold_start
-        self._barren, self._furthest = 0, 0
+        self._barren, self._furthest, self._steps_lost = 0, 0, 0
         self._finished, self._begun = False, False
         self._slowed: Pace = prepared.pace
         self._thin: Pace | None = None
@@ -281,12 +281,14 @@ class Job:
         """A failure has stopped the job or its recovery."""
         now: float = self.env.now
         was_up, pending = self._up, self._noticed_s
+        done = self.trainer.steps_done()
         if self.turnover.struck(hit, self._hit_places, was_up):
             if not was_up:
                 self._book_recovery(now)
             self.trainer.hold(now, hit.cause.severity, self._hit_places)
         else:
             self._book_until(now, keep=False, severity=hit.cause.severity)
+        self._steps_lost += max(0, done - self.step)
         self._up, self._cause, self._since_s = False, hit.cause, now
         noticed = now + self.turnover.noticed_after(hit)
         self._noticed_s = max(noticed, pending) if not was_up else noticed
@@ -407,7 +409,7 @@ class Job:
             wall_s=wall, ettr=ettr, goodput_tokens_per_s=tokens / wall if wall > 0 else 0.0, interruptions=hits,
             interruptions_planned=self.planned, effective_mfu=None if prepared.mfu is None else prepared.mfu * ettr,
             gpu_hours=scenario.cluster.gpus * wall / 3600, steps=self.ledger.steps, tokens=tokens,
-            lost_work_s=totals["rework"], nodes_down_p99=self.fleet.down_quantile(0.99),
+            lost_work_s=totals["rework"], steps_lost=self._steps_lost, nodes_down_p99=self.fleet.down_quantile(0.99),
             mtti_s=wall / hits if hits else None, ledger_s=totals, down_s=dict(self.fleet.down_s), verdict=self.verdict,
             hopeless=self.hopeless, log=self.log,
         )  # fmt: skip

@@ -29,6 +29,7 @@ class RunResult:
         nodes_down_p99: nodes down at once, not exceeded for 99 % of the time.
         mtti_s: wall ÷ interruptions; None at none.
         ledger_s: seconds by category; their sum is ``wall_s``.
+        steps_lost: steps done that were rolled back.
         down_s: seconds with so many nodes down at once.
         verdict: why the run was given up, or that it made no progress; None: all is well.
         hopeless: the run ended before it reached its steps or tokens.
@@ -48,12 +49,13 @@ class RunResult:
     mtti_s: float | None
     ledger_s: dict[str, float]
     down_s: dict[int, float] = field(default_factory=dict)
+    steps_lost: int = 0
     verdict: str | None = None
     hopeless: bool = False
     log: Log = field(default_factory=lambda: Log(False), repr=False, compare=False)
 
     METRICS = ("wall_s", "ettr", "goodput_tokens_per_s", "interruptions", "interruptions_planned", "effective_mfu",
-               "gpu_hours", "steps", "tokens", "lost_work_s", "nodes_down_p99", "mtti_s")  # fmt: skip
+               "gpu_hours", "steps", "tokens", "lost_work_s", "steps_lost", "nodes_down_p99", "mtti_s")  # fmt: skip
 
     def metrics(self) -> dict[str, Any]:
         """The metrics by name, with ``ledger_s`` as a mapping by category."""
