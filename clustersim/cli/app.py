@@ -25,6 +25,7 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "importance": ("importance", "Which inputs matter, and how much of the spread is luck."),
     "results": ("results", "Merge, check and export the records of a study."),
     "validate": ("validate", "Compare predictions with published measurements, or with your own."),
+    "fit": ("fit", "Fit models to measurements: failures from a log, a profile from real hardware."),
     "schedule": ("schedule", "List, export, check and evaluate pipeline schedules."),
 }
 

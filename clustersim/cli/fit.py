@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from clustersim.cli.fit_profile import command as profile_command
 from clustersim.cli.options import Json, OutDir, Quiet
 from clustersim.cli.talk import Talk, print_json
 from clustersim.errors import InputError, Problem
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from clustersim.faults.fit.model import FittedFailures
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True,
-                  help="Fit models to measurements: failures from an incident log.")  # fmt: skip
+                  help="Fit models to measurements: failures from an incident log, a profile from real hardware.")  # fmt: skip
 
 LogFile = Annotated[str, typer.Argument(metavar="FILE.csv", help="Columns node, start, end, class; or pipe-separated sacct output.")]
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, show_default=False,
@@ -29,9 +30,7 @@ Constant = Annotated[bool, typer.Option("--constant", help="One rate for the who
 Check = Annotated[int, typer.Option("--replicas", min=0, help="Logs to simulate with the fitted model, to hold against the real one.")]
 
 
-@app.callback()
-def _group() -> None:
-    """Keeps ``failures`` a subcommand while it is the only one."""
+app.command("profile")(profile_command)
 
 
 @app.command()

@@ -26,6 +26,7 @@ from clustersim.pipeline.step_plan import Plan
 from clustersim.pipeline.step_replay import Replayer
 from clustersim.pipeline.step_straggle import straggle_share
 from clustersim.workload.layout import Layout
+from clustersim.workload.measured import Measured
 from clustersim.workload.model import TransformerModel
 from clustersim.workload.profile import Profile
 from clustersim.workload.stack import Stack, default_stack
@@ -80,12 +81,17 @@ class StepModel:
         """The parallel groups on the cluster."""
         moe = self.plan.model.moe
         dispatch = Dispatch(moe.top_k if moe is not None else 1, self.stack.moe_once_a_node)
-        return Groups(self.plan.layout, self.plan.cluster, self.plan.dp, dispatch, self.stack.ring_wait)
+        return Groups(self.plan.layout, self.plan.cluster, self.plan.dp, dispatch, self.stack.ring_wait, self.measured)
+
+    @cached_property
+    def measured(self) -> Measured | None:
+        """The profile's surfaces and curves, and what was asked beyond them."""
+        return None if self.profile is None else Measured(self.profile)
 
     @cached_property
     def costs(self) -> StageCosts:
         """Costs of ops by stage."""
-        return StageCosts(self.plan, self.groups, self.stack, self.profile)
+        return StageCosts(self.plan, self.groups, self.stack, self.profile, self.measured)
 
     @cached_property
     def straggle(self) -> float:

@@ -25,6 +25,7 @@ from clustersim.workload.cost import Exposure, LayerCost, PassCost, Pricer
 from clustersim.workload.data_parallel import Unit, fsdp_pass
 from clustersim.workload.device import Device, capped_clock
 from clustersim.workload.kept import stage_kept_bytes, unit_of
+from clustersim.workload.measured import Measured
 from clustersim.workload.profile import Profile
 from clustersim.workload.stack import Stack
 from clustersim.workload.stages import LocalParameters, StageContent
@@ -43,6 +44,7 @@ class StageCosts:
     groups: Groups
     stack: Stack
     profile: Profile | None = None
+    measured: Measured | None = None
 
     @cached_property
     def gpus(self) -> list[Gpu]:
@@ -62,7 +64,7 @@ class StageCosts:
         cap, known = self.plan.training.power_cap, dict[str, Device]()
         for gpu in self.gpus:
             if gpu.name not in known:
-                known[gpu.name] = Device(gpu, clock * capped_clock(gpu, cap))
+                known[gpu.name] = Device(gpu, clock * capped_clock(gpu, cap), self.measured)
         return [known[gpu.name] for gpu in self.gpus]
 
     @cached_property

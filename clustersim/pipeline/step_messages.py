@@ -20,6 +20,7 @@ from clustersim.workload.context_parallel import (
 from clustersim.workload.data_parallel import Shards, zero_shards
 from clustersim.workload.experts import exchange_seconds
 from clustersim.workload.layout import Layout
+from clustersim.workload.measured import Measured
 from clustersim.workload.mixer import ContextWork
 
 
@@ -48,6 +49,8 @@ class Groups:
     dispatch: Dispatch = PLAIN_DISPATCH
     ring_wait: float = 0.0
     """Seconds that each step of a context-parallel ring adds."""
+    measured: Measured | None = None
+    """What a profile knows of messages."""
 
     @cached_property
     def place(self) -> Placement:
@@ -66,7 +69,11 @@ class Groups:
 
     def group(self, *dims: str) -> Group:
         """The group over some dimensions of the grid."""
-        return self.place.group(dims, self.cluster.node, self.cluster.network)
+        return self.known(self.place.group(dims, self.cluster.node, self.cluster.network))
+
+    def known(self, group: Group) -> Group:
+        """The group, with what the profile knows of its messages."""
+        return group if self.measured is None else group._replace(measured=self.measured)
 
     @cached_property
     def tp(self) -> Group:
@@ -81,7 +88,7 @@ class Groups:
     @cached_property
     def ep(self) -> Group:
         """Expert parallel ranks."""
-        return self.expert_place.group("ep", self.cluster.node, self.cluster.network)
+        return self.known(self.expert_place.group("ep", self.cluster.node, self.cluster.network))
 
     @cached_property
     def data(self) -> Group:
@@ -91,7 +98,7 @@ class Groups:
     @cached_property
     def pp(self) -> Group:
         """Two neighbouring pipeline ranks; where they sit on different nodes, all GPUs of a node send at once."""
-        return self.place.neighbours("pp", self.cluster.node, self.cluster.network)
+        return self.known(self.place.neighbours("pp", self.cluster.node, self.cluster.network))
 
     @cached_property
     def ends(self) -> Group:
@@ -108,7 +115,7 @@ class Groups:
     @cached_property
     def expert_data(self) -> Group:
         """Ranks that hold the same experts: the GPUs of one pipeline rank ÷ those that share the experts out."""
-        return self.expert_place.group("dp", self.cluster.node, self.cluster.network)
+        return self.known(self.expert_place.group("dp", self.cluster.node, self.cluster.network))
 
     @cached_property
     def expert_shards(self) -> Shards:

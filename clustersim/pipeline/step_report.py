@@ -43,11 +43,15 @@ class StepReport:
     stack: str
     gpus: int
     warnings: tuple[str, ...] = field(default=())
+    interval_s: tuple[float, float] | None = None
+    """Where 95 % of such predictions lie, seconds; null without a profile that states its uncertainty."""
 
     def to_dict(self) -> dict[str, Any]:
         """The ``step`` object of the JSON output."""
+        interval = {} if self.interval_s is None else {"step_time_interval_s": list(self.interval_s)}
         return {
             "step_time_s": self.step_time_s,
+            **interval,
             "tokens_per_s": self.tokens_per_s,
             "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,
             "tflops_per_gpu": self.tflops_per_gpu,
@@ -93,6 +97,7 @@ def report_of(step: StepModel) -> StepReport:
         stack=step.stack.name,
         gpus=gpus,
         warnings=warnings_of(step, flop),
+        interval_s=None if step.profile is None else step.profile.interval(time.seconds),
     )
 
 
@@ -140,4 +145,4 @@ def warnings_of(step: StepModel, flop: StepFlop) -> tuple[str, ...]:
         found.append(f"the layout uses {used} of the cluster's {plan.cluster.gpus} GPUs")
     if not plan.schedule.traits.synchronous:
         found.append(f"{plan.schedule.kind} never flushes: its step is the steady state, and weights are stale")
-    return tuple(found)
+    return (*found, *(step.measured.notes() if step.measured is not None else ()))

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from clustersim.workload.attention import (
+    BACKWARD_FLOP,
     AttentionShape,
     flash_rate,
     unfused_backward_seconds,
@@ -111,7 +112,8 @@ class Pricer:
         if op.work == "gemm":
             return self._gemm(op)
         if op.work == "memory":
-            return op.bytes / self.device.memory_rate + self.device.launch
+            measured = self.device.measured.memory(op.bytes) if self.device.measured else None
+            return op.bytes / self.device.memory_rate + self.device.launch if measured is None else measured
         if op.work == "attention":
             return self._attention(op, shape)
         assert op.axis is not None
@@ -124,7 +126,11 @@ class Pricer:
         m, n, k, batch = op.shape
         width = element_bytes(precision)
         out = op.out_bytes if precision in NARROW or op.when == "W" else max(op.out_bytes, width)
-        seconds = gemm_seconds(m, n, k, batch, self.device.unit(precision), width, out)
+        measured = self.device.measured.gemm(precision, m, n, k, batch) if self.device.measured else None
+        if measured is not None:
+            seconds = measured / self.device.clock
+        else:
+            seconds = gemm_seconds(m, n, k, batch, self.device.unit(precision), width, out)
         launches = batch if op.op_class == "expert" and not self.stack.grouped_experts else 1
         seconds += (launches - 1) * self.device.launch
         if precision in NARROW and op.cast:
@@ -135,6 +141,9 @@ class Pricer:
     def _attention(self, op: LayerOp, shape: AttentionShape) -> float:
         precision = precision_of("attention", self.precision, self.chosen)  # type: ignore[arg-type]
         forward = op.when == "F"
+        measured = self._measured_attention(op, shape, precision)
+        if measured is not None:
+            return measured
         if self.stack.attention == "unfused" and not isinstance(self.model.attention, Linear):
             function = unfused_forward_seconds if forward else unfused_backward_seconds
             unit = self.device.unit(precision)
@@ -154,6 +163,20 @@ class Pricer:
         size = min(shape.head_dim, shape.value_dim)
         rate = flash_rate(shares[0] if forward else shares[1], self.device.peak(precision), size, shape.length)
         return op.flop / rate + self.device.launch
+
+    def _measured_attention(self, op: LayerOp, shape: AttentionShape, precision: str) -> float | None:
+        """Seconds by the profile's surface; the op's FLOP say how many pairs the mask leaves."""
+        if self.device.measured is None or isinstance(self.model.attention, Linear):
+            return None
+        forward, heads = op.when == "F", shape.sequences * shape.heads
+        flop = op.flop / shape.share / (1.0 if forward else BACKWARD_FLOP)
+        pairs = flop / (2.0 * (shape.head_dim + shape.value_dim) * heads) if heads else 0.0
+        size = (shape.head_dim + shape.value_dim) / 2
+        seconds = self.device.measured.attention(
+            precision, forward, sequences=shape.sequences, heads=shape.heads, length=float(shape.length),
+            head_dim=size, pairs=pairs,
+        )  # fmt: skip
+        return None if seconds is None else seconds * shape.share / self.device.clock
 
     def pass_cost(self, ops: Iterable[LayerOp], shape: AttentionShape, host: float = 0.0) -> PassCost:
         """Seconds of a pass: ops in order, exposed messages, and the host where it is slower than the GPU.

@@ -8,6 +8,7 @@ from functools import cached_property
 from clustersim.errors import InputError
 from clustersim.hardware.gpu import Gpu
 from clustersim.workload.gemm import MatrixUnit
+from clustersim.workload.measured import Measured
 
 DEFAULT_GEMM = 0.75
 """Share of the peak for a GPU whose preset has no matrix-product measurement (the middle of the MAMF table, 0.51 to
@@ -28,6 +29,8 @@ class Device:
 
     gpu: Gpu
     clock: float = 1.0
+    measured: Measured | None = None
+    """What a profile knows of the device; its surfaces replace the models below."""
 
     def peak(self, precision: str) -> float:
         """Dense datasheet peak, FLOP/s; a GPU without the precision computes in the next wider one.

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from pydantic import Field
 
+from clustersim.block import Block
 from clustersim.hardware.gpu import Efficiency, Gpu
-from clustersim.part import Block
 from clustersim.units import Seconds
+from clustersim.workload.fitted import MeasuredCurve, Surface
 
 
 class PassTimes(Block):
@@ -19,8 +22,31 @@ class PassTimes(Block):
     send: Seconds | None = None
 
 
+class RawFile(Block):
+    """A measurement file that a profile comes from."""
+
+    name: str
+    sha256: str
+    records: int = Field(ge=0)
+
+
+class Provenance(Block):
+    """Where a profile comes from."""
+
+    device: str
+    driver: str = ""
+    date: str = ""
+    """Day of the measurement, ISO 8601."""
+    versions: dict[str, str] = Field(default_factory=dict)
+    state: dict[str, str] = Field(default_factory=dict)
+    """Clocks, power, temperature, load of the machine, as logged."""
+    files: tuple[RawFile, ...] = ()
+    notes: tuple[str, ...] = ()
+    """What was left out, and why."""
+
+
 class Profile(Block):
-    """Measurements of real hardware; what is null keeps the model's own value."""
+    """Measurements of real hardware; what is null or absent keeps the model's own value."""
 
     name: str = "profile"
     efficiency: Efficiency | None = None
@@ -28,7 +54,32 @@ class Profile(Block):
     layer: PassTimes | None = None
     """Pass times that replace the cost of every transformer layer; embedding, head and optimizer stay modelled."""
     clock: float = Field(default=1.0, gt=0, le=1.5)
+    provenance: Provenance | None = None
+    surfaces: tuple[Surface, ...] = ()
+    """Seconds of matrix products and attention by size; they replace the models of these ops."""
+    curves: tuple[MeasuredCurve, ...] = ()
+    """Seconds by bytes of collectives, copies, memory-bound ops and files."""
+    startup: dict[str, Seconds] = Field(default_factory=dict)
+    """Seconds to start: ``process``, ``import``, ``init_process_group``, ``first_step`` …"""
+    uncertainty: float = Field(default=0.0, ge=0, le=1)
+    """One standard deviation of a prediction, relative: pooled held-out error of the surfaces and curves."""
 
     def applied(self, gpu: Gpu) -> Gpu:
         """The GPU with the measured efficiencies."""
         return gpu if self.efficiency is None else gpu.model_copy(update={"efficiency": self.efficiency})
+
+    def surface(self, op: str, precision: str) -> Surface | None:
+        """The fitted surface of an op, or None."""
+        return next((item for item in self.surfaces if item.op == op and item.precision == precision), None)
+
+    def curve(self, op: str, group: int = 1, place: str | None = None, beside: str = "") -> MeasuredCurve | None:
+        """The fitted curve of an op over ``group`` ranks, or None. ``place`` None: wherever it was measured."""
+        return next((item for item in self.curves if item.op == op and item.group == group and item.beside == beside
+                     and place in (None, item.place)), None)  # fmt: skip
+
+    def interval(self, seconds: float) -> tuple[float, float] | None:
+        """Where 95 % of predictions of ``seconds`` lie, or None where the profile states no uncertainty."""
+        if self.uncertainty == 0:
+            return None
+        factor = math.exp(1.96 * self.uncertainty)
+        return seconds / factor, seconds * factor

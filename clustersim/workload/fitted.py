@@ -1,0 +1,142 @@
+"""What fits of measurements leave: seconds of an op by its sizes, seconds of a message by its bytes.
+
+A *surface* is a sum of terms that grow with the sizes, each with a coefficient of at least 0, so that a larger op never
+takes less time; the rate that it implies (FLOP ÷ seconds) is the efficiency surface. A *curve* is a latency and a rate by
+size range (α–β), made monotone across ranges. Both carry residuals, held-out errors and the range that was measured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from clustersim.block import Block
+from clustersim.units import Bytes, PositiveBytesPerSecond, Seconds
+
+SurfaceOp = Literal["gemm", "attention-forward", "attention-backward", "layer-forward", "layer-backward",
+                    "layer-input-gradient", "layer-weight-gradient"]  # fmt: skip
+Sizes = Mapping[str, float]
+
+
+def _gemm(x: Sizes) -> dict[str, float]:
+    m, n, k, batch = x["m"], x["n"], x["k"], x.get("batch", 1.0)
+    return {"call": 1.0, "flop": 2 * m * n * k * batch, "results": m * n * batch, "operands": (m * k + k * n) * batch}
+
+
+def _attention(x: Sizes) -> dict[str, float]:
+    heads = x["sequences"] * x["heads"]
+    pairs = heads * x["pairs"]
+    return {"call": 1.0, "flop": 4 * pairs * x["head_dim"], "pairs": pairs, "rows": heads * x["length"] * x["head_dim"]}
+
+
+def _layer(x: Sizes) -> dict[str, float]:
+    tokens, hidden = x["tokens"], x["hidden"]
+    return {"call": 1.0, "products": tokens * hidden**2, "mixing": tokens * x["length"] * hidden, "rows": tokens * hidden}
+
+
+TERMS: dict[str, Callable[[Sizes], dict[str, float]]] = {
+    "gemm": _gemm,
+    "attention-forward": _attention,
+    "attention-backward": _attention,
+    "layer-forward": _layer,
+    "layer-backward": _layer,
+    "layer-input-gradient": _layer,
+    "layer-weight-gradient": _layer,
+}
+"""Terms of each op: FLOP and elements that its sizes make; a coefficient is seconds for one of them."""
+
+
+class Quality(Block):
+    """How well a fit holds: relative errors (0.03 is 3 %)."""
+
+    points: int = Field(ge=0)
+    """Points that the coefficients come from."""
+    residual: float = Field(ge=0)
+    """Root mean square of log(measured ÷ fitted) on them."""
+    held_out_points: int = Field(default=0, ge=0)
+    held_out: float | None = Field(default=None, ge=0)
+    """The same on points that the fit has not seen; null where there were too few to keep any back."""
+
+    @property
+    def uncertainty(self) -> float:
+        """One standard deviation of a prediction, relative: the larger of both."""
+        return max(self.residual, self.held_out or 0.0)
+
+
+class Surface(Block):
+    """Seconds of one op by its sizes: the sum of ``terms`` × what ``TERMS`` makes of the sizes."""
+
+    op: SurfaceOp
+    precision: str = "bf16"
+    terms: dict[str, float]
+    """Seconds a unit of each term, at least 0."""
+    ci95: dict[str, tuple[float, float]] = Field(default_factory=dict)
+    """95 % bootstrap intervals of the coefficients."""
+    measured: dict[str, tuple[float, float]]
+    """Smallest and largest value of each size that was measured."""
+    quality: Quality
+
+    def seconds(self, **sizes: float) -> float:
+        """Seconds of the op at these sizes."""
+        made = TERMS[self.op](sizes)
+        return sum(self.terms.get(name, 0.0) * value for name, value in made.items())
+
+    def outside(self, **sizes: float) -> list[str]:
+        """Sentences on sizes outside the measured range (empty: all inside)."""
+        return [
+            f"{self.op} {self.precision}: {name} {value:g} outside the measured {self.measured[name][0]:g} to "
+            f"{self.measured[name][1]:g}"
+            for name, value in sizes.items()
+            if name in self.measured and not self.measured[name][0] <= value <= self.measured[name][1]
+        ]
+
+
+class Range(Block):
+    """One size range of a curve: seconds = latency + bytes ÷ rate."""
+
+    low: Bytes
+    high: Bytes
+    latency: Seconds
+    rate: PositiveBytesPerSecond | None = None
+    """Null: the bytes cost nothing that the measurement can see."""
+
+    def seconds(self, size: float) -> float:
+        """Seconds of ``size`` bytes."""
+        return self.latency + (size / self.rate if self.rate else 0.0)
+
+
+class MeasuredCurve(Block):
+    """Seconds by bytes of a collective (sizes as nccl-tests counts them), a copy, a memory-bound op, or a file."""
+
+    op: str
+    group: int = Field(default=1, gt=0)
+    """Ranks."""
+    place: Literal["inside", "across", "device"] = "device"
+    """Inside a node, across nodes, or on one device."""
+    beside: str = ""
+    """What ran at the same time (``compute``); empty: nothing."""
+    ranges: tuple[Range, ...] = Field(min_length=1)
+    quality: Quality
+
+    def seconds(self, size: float) -> float:
+        """Seconds of ``size`` bytes; never less than a smaller message takes."""
+        floor = 0.0
+        for item in self.ranges[:-1]:
+            if size <= item.high:
+                return max(floor, item.seconds(size))
+            floor = max(floor, item.seconds(item.high))
+        return max(floor, self.ranges[-1].seconds(size))
+
+    @property
+    def limits(self) -> tuple[float, float]:
+        """Smallest and largest size measured, bytes."""
+        return self.ranges[0].low, self.ranges[-1].high
+
+    def outside(self, size: float) -> list[str]:
+        """A sentence if ``size`` lies outside the measured range."""
+        low, high = self.limits
+        if low <= size <= high:
+            return []
+        return [f"{self.op} over {self.group}: {size:g} bytes outside the measured {low:g} to {high:g}"]

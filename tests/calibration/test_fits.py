@@ -1,0 +1,145 @@
+"""Fits recover known parameters from synthetic measurements with noise. Seeds are fixed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import pytest
+
+from clustersim.calibrate.build import build_profile, fit_surface
+from clustersim.calibrate.linear import fitted, held_out
+from clustersim.calibrate.ranges import fit_curve
+from clustersim.calibrate.records import Measurements
+from clustersim.errors import InputError
+from clustersim.hardware.gpu import Gpu
+from clustersim.workload.fitted import TERMS
+from clustersim.workload.profile import Profile
+
+GEMM = {"call": 20e-6, "flop": 1 / 300e12, "results": 3e-12, "operands": 1.5e-12}
+
+
+def shapes() -> list[dict[str, float]]:
+    sizes = [64, 256, 1024, 4096]
+    return [{"m": m, "n": n, "k": k, "batch": 1.0} for m in sizes for n in sizes for k in sizes]
+
+
+def points(noise: float, seed: int = 1) -> list[tuple[dict[str, float], float]]:
+    rng = np.random.default_rng(seed)
+    exact = [sum(GEMM[name] * value for name, value in TERMS["gemm"](shape).items()) for shape in shapes()]
+    return [(shape, t * math.exp(rng.normal(0, noise))) for shape, t in zip(shapes(), exact, strict=True)]
+
+
+def test_a_surface_recovers_its_coefficients_without_noise() -> None:
+    surface = fit_surface("gemm", "bf16", points(0.0))
+    for name, value in GEMM.items():
+        assert surface.terms[name] == pytest.approx(value, rel=1e-6)
+    assert surface.quality.held_out == pytest.approx(0, abs=1e-6)
+
+
+def test_a_surface_recovers_rate_and_launch_under_noise() -> None:
+    # 51 fitted points with 5 % noise each: about a dozen of them fix either end, so 5 % ÷ √12 ≈ 1.5 %; four of those.
+    surface = fit_surface("gemm", "bf16", points(0.05))
+    assert surface.terms["flop"] == pytest.approx(GEMM["flop"], rel=0.06)
+    assert surface.terms["call"] == pytest.approx(GEMM["call"], rel=0.06)
+    assert surface.quality.residual == pytest.approx(0.05, rel=0.35)
+    assert surface.quality.held_out is not None
+    assert 0.02 < surface.quality.held_out < 0.10
+    low, high = surface.ci95["flop"]
+    assert low <= surface.terms["flop"] <= high
+
+
+def test_a_surface_shrugs_off_slow_outliers() -> None:
+    dirty = [(shape, t * (5.0 if index % 12 == 3 else 1.0)) for index, (shape, t) in enumerate(points(0.02))]
+    surface = fit_surface("gemm", "bf16", dirty)
+    assert surface.terms["flop"] == pytest.approx(GEMM["flop"], rel=0.10)
+
+
+def test_a_surface_is_monotone_in_every_size_whatever_the_data() -> None:
+    rng = np.random.default_rng(3)
+    surface = fit_surface("gemm", "bf16", [(shape, float(rng.uniform(1e-5, 1e-2))) for shape in shapes()])
+    for size in ("m", "n", "k"):
+        times = [surface.seconds(**{**shapes()[20], size: float(value)}) for value in range(1, 9000, 500)]
+        assert times == sorted(times)
+
+
+def test_points_kept_back_are_not_fitted() -> None:
+    terms = np.column_stack([np.ones(20), np.arange(1, 21.0)])
+    seconds = terms @ np.array([1.0, 2.0])
+    wrong = np.where(held_out(20), seconds * 3, seconds)
+    fit = fitted(terms, wrong)
+    assert fit.coefficients == pytest.approx([1.0, 2.0])
+    assert fit.quality.held_out == pytest.approx(math.log(3))
+    assert (fit.quality.points, fit.quality.held_out_points) == (16, 4)
+
+
+SIZES = 2.0 ** np.arange(10, 31)
+
+
+def three_ranges(size: np.ndarray) -> np.ndarray:
+    return np.where(size < 2**17, 5e-6 + size / 2e9, np.where(size < 2**23, 8e-5 + size / 1e10, 4e-4 + size / 4e10))
+
+
+def test_a_curve_finds_its_ranges() -> None:
+    curve = fit_curve("all-reduce", SIZES, three_ranges(SIZES), group=8, place="inside")
+    assert len(curve.ranges) == 3
+    assert [item.rate for item in curve.ranges] == pytest.approx([2e9, 1e10, 4e10], rel=0.02)
+    assert curve.limits == (2.0**10, 2.0**30)
+
+
+def test_a_curve_under_noise_keeps_its_ends_and_does_not_overfit() -> None:
+    rng = np.random.default_rng(0)
+    noisy = three_ranges(SIZES) * np.exp(rng.normal(0, 0.03, len(SIZES)))
+    curve = fit_curve("all-reduce", SIZES, noisy)
+    assert curve.ranges[0].latency == pytest.approx(5e-6, rel=0.06)
+    assert curve.ranges[-1].rate == pytest.approx(4e10, rel=0.10)
+    straight = fit_curve("copy", SIZES, (1e-5 + SIZES / 1e10) * np.exp(rng.normal(0, 0.05, len(SIZES))))
+    assert len(straight.ranges) == 1
+    assert straight.ranges[0].rate == pytest.approx(1e10, rel=0.06)
+
+
+def test_a_curve_is_monotone_where_the_measurement_is_not() -> None:
+    dip = np.where(SIZES < 2**20, 1e-3 + SIZES / 1e9, 1e-4 + SIZES / 1e10)
+    curve = fit_curve("all-gather", SIZES, dip)
+    times = [curve.seconds(float(size)) for size in np.geomspace(100, 2**33, 300)]
+    assert times == sorted(times)
+
+
+def gemm_file(noise: float = 0.02, device: str = "NVIDIA H100 80GB HBM3") -> Measurements:
+    records = [{"key": {**{k: int(v) for k, v in shape.items()}, "precision": "bf16"}, "median_s": t} for shape, t in points(noise)]
+    return Measurements("gemm.jsonl", "gemm", {"device": {"name": device}, "date": "2026-01-01T00:00:00"}, records, [], "a" * 64)
+
+
+def test_a_profile_states_device_files_shares_and_uncertainty() -> None:
+    profile = build_profile([gemm_file()], "h100", Gpu.preset("h100-sxm"))
+    assert profile.provenance is not None
+    assert profile.provenance.files[0].records == 64
+    assert profile.efficiency is not None
+    largest = sum(GEMM[name] * value for name, value in TERMS["gemm"](shapes()[-1]).items())
+    assert profile.efficiency.gemm["bf16"] == pytest.approx(2 * 4096**3 / largest / 989e12, rel=0.08)
+    low, high = profile.interval(1.0) or (0, 0)
+    assert low < 1 < high
+    assert math.log(high) == pytest.approx(1.96 * profile.uncertainty)
+
+
+def test_a_profile_survives_its_yaml() -> None:
+    from ruamel.yaml import YAML
+
+    from clustersim.cli.fit_profile import profile_yaml
+
+    profile = build_profile([gemm_file()], "h100", Gpu.preset("h100-sxm"))
+    data = YAML(typ="safe", pure=True).load(profile_yaml(profile))
+    again = Profile.model_validate(data, context={"units": "required"})
+    assert again == profile
+
+
+def test_records_that_cannot_be_fitted_are_refused_or_noted() -> None:
+    with pytest.raises(InputError, match="different devices"):
+        build_profile([gemm_file(), gemm_file(device="other")], "x")
+    bad = gemm_file()
+    bad.records[3]["median_s"] = -1.0
+    with pytest.raises(InputError, match=r"gemm\.jsonl:5: a record needs a key and a median_s above 0"):
+        build_profile([bad], "x")
+    few = Measurements("gemm.jsonl", "gemm", {}, gemm_file().records[:2])
+    with pytest.raises(InputError, match="needs at least 4 points"):
+        build_profile([few], "x")

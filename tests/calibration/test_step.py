@@ -1,0 +1,68 @@
+"""A profile at work in the step model: its surfaces and curves replace the models; ranges and intervals are told."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from clustersim.pipeline.step import StepModel
+from clustersim.scenario.load import load
+from clustersim.workload.fitted import MeasuredCurve, Quality, Range, Surface
+from clustersim.workload.profile import Profile
+
+SCENARIO = """
+model: llama3-8b
+cluster: {nodes: 1, node: dgx-h100, network: infiniband-ndr, storage: tectonic}
+training: {seq_len: 2048, global_batch: 32, steps: 10}
+parallelism: {tp: 2, pp: 2, schedule: 1f1b}
+"""
+
+
+def step(tmp_path: Path, profile: Profile | None) -> StepModel:
+    path = tmp_path / "s.yaml"
+    path.write_text(SCENARIO)
+    scenario = load(path)
+    return StepModel.of(scenario.model_copy(update={"calibration": profile}))
+
+
+def surface(rate: float, **limits: tuple[float, float]) -> Surface:
+    return Surface(op="gemm", precision="bf16", terms={"flop": 1 / rate}, measured=limits, quality=Quality(points=9, residual=0.02))
+
+
+def profile(**changes: Any) -> Profile:
+    return Profile.model_validate({"name": "mine", **changes})
+
+
+def test_a_gemm_surface_sets_the_rate_of_products(tmp_path: Path) -> None:
+    fast = step(tmp_path, profile(surfaces=(surface(600e12),)))
+    slow = step(tmp_path, profile(surfaces=(surface(300e12),)))
+    ratio = slow.costs.table[..., 0].sum() / fast.costs.table[..., 0].sum()
+    assert ratio == pytest.approx(2.0, rel=1e-6)
+    assert slow.step_time().seconds > fast.step_time().seconds
+
+
+def test_what_lies_outside_is_said_and_intervals_are_given(tmp_path: Path) -> None:
+    inside = step(tmp_path, profile(surfaces=(surface(600e12, m=(1, 1e6)),))).report()
+    assert not [text for text in inside.warnings if "outside" in text]
+    assert "step_time_interval_s" not in inside.to_dict()
+    beyond = step(tmp_path, profile(surfaces=(surface(600e12, m=(1, 100)),), uncertainty=0.05)).report()
+    assert any("calibration mine: gemm bf16: m " in text and "outside the measured 1 to 100" in text for text in beyond.warnings)
+    low, high = beyond.to_dict()["step_time_interval_s"]
+    assert low < beyond.step_time_s < high
+    assert high / low == pytest.approx(pow(2.718281828, 4 * 0.98 * 0.05), rel=1e-6)
+
+
+def test_curves_replace_collectives_of_their_group_size_alone(tmp_path: Path) -> None:
+    def curve(group: int) -> MeasuredCurve:
+        return MeasuredCurve(op="all-reduce", group=group, place="inside", ranges=(Range(low=1.0, high=1e12, latency=1.0),),
+                             quality=Quality(points=5, residual=0.01))  # fmt: skip
+
+    plain, two, four = (step(tmp_path, value) for value in (None, profile(curves=(curve(2),)), profile(curves=(curve(4),))))
+    assert two.groups.seconds("tp", "all-reduce", 1e6) == 1.0
+    assert four.groups.seconds("tp", "all-reduce", 1e6) == plain.groups.seconds("tp", "all-reduce", 1e6)
+
+
+def test_no_profile_changes_nothing(tmp_path: Path) -> None:
+    assert step(tmp_path, None).step_time().seconds == step(tmp_path, profile()).step_time().seconds
