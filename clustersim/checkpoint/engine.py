@@ -23,6 +23,10 @@ from clustersim.part import Part
 from clustersim.units import Bytes, PositiveBytesPerSecond, Seconds
 
 
+HOST_TO_DEVICE = 54.8 / 46.8
+"""Copies to a GPU ÷ copies from it (H100 PCIe, https://github.com/aigatech/vpbenchmarking: 54.8 and 46.8 GB/s)."""
+
+
 @dataclass(frozen=True)
 class StepShape:
     """What an engine may know of a step.
@@ -249,12 +253,12 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
     def load_near(self, site: SaveSite, tier: Tier) -> Load:
         """What reading a copy back from host memory, a disk or other nodes takes.
 
-        Every node reads its GPUs' share of the state; after the loss of a node one node first fetches its part over the
-        network.
+        Every node copies its share of the state to its GPUs, whose replicas get theirs over the network; after the loss of
+        a node its replacement first fetches its part.
         """
-        cluster, gpus = site.cluster, site.cluster.node.gpus
-        each = site.state.read_by_all / cluster.nodes
-        seconds = each / (gpus * cluster.node.device_to_host)
+        cluster = site.cluster
+        seconds = self.copy_s(site, site.state.total) / HOST_TO_DEVICE
+        seconds += (site.state.read_by_all - site.state.total) / cluster.nodes / cluster.node.network_bandwidth
         if tier == Tier.DISK:
             seconds = max(seconds, site.per_node / cluster.node.local_disk_read)
         if tier in (Tier.PEER, Tier.REPLICA):

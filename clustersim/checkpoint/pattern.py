@@ -168,6 +168,8 @@ class Pattern:
         self._cycle: list[Leg] = []
         self._states: list[tuple[float, ...]] = []
         self._phase = 0
+        self.tiers = tuple((tier, self._stride(tier)) for _, tier in self.saves[0].durable)
+        """Tiers that hold copies, and every how many saves each takes part (1 where that is irregular)."""
         if not self.never:
             self._find_cycle()
             self.starts = list(itertools.accumulate((leg.length_s for leg in self._cycle), initial=0.0))
@@ -194,6 +196,11 @@ class Pattern:
     def cycle(self) -> list[Leg]:
         """The legs that repeat."""
         return self._cycle
+
+    def _stride(self, tier: Tier) -> int:
+        held = [number for number, shape in enumerate(self.saves) if shape.after_s(tier) is not None]
+        stride = held[1] if len(held) > 1 else len(self.saves)
+        return stride if held == list(range(0, len(self.saves), stride)) else 1
 
     def outlay(self, number: int) -> Outlay:
         """What the save of a number consists of."""
@@ -309,6 +316,8 @@ class Stretch:
 
     def _sum(self, sums: list[Any], leg: int) -> Any:
         """Sum over the legs of cycles before ``leg``, from running sums."""
+        if len(sums) == 2:  # one leg repeats
+            return (leg - len(self._head)) * sums[1]
         rounds, rest = self._beyond(leg)
         return rounds * sums[-1] + (sums[rest] - sums[self._place])
 
@@ -326,7 +335,10 @@ class Stretch:
         """
         if self.pattern.never:
             raise ValueError("a stretch without saves has no legs")
-        return self._head[leg] if leg < len(self._head) else self.pattern.cycle[self._beyond(leg)[1]]
+        if leg < len(self._head):
+            return self._head[leg]
+        cycle = self.pattern.cycle
+        return cycle[0] if len(cycle) == 1 else cycle[self._beyond(leg)[1]]
 
     def outlay(self, save: int) -> Outlay:
         """What the save at the end of leg ``save`` consists of; −1: the one before this stretch."""
@@ -445,14 +457,13 @@ class Stretch:
         found: list[Copy] = []
         if self.pattern.never:
             return found
-        for _, tier in self.pattern.save.durable:
-            found += reversed(list(itertools.islice(self._durable(time_s, leg, tier, luck), keep)))
+        for tier, stride in self.pattern.tiers:
+            found += reversed(list(itertools.islice(self._durable(time_s, leg, tier, stride, luck), keep)))
         return found
 
-    def _durable(self, time_s: float, leg: int, tier: Tier, luck: Luck | None) -> Iterator[Copy]:
+    def _durable(self, time_s: float, leg: int, tier: Tier, stride: int, luck: Luck | None) -> Iterator[Copy]:
         """Copies on a tier, newest first."""
         oldest = -1 if self.flying else 0
-        stride = self.pattern_stride(tier)
         newest = leg - (self.number + leg + 1) % stride
         for save in range(newest, oldest - 1, -stride):
             durable = self.durable_s(save, tier)
@@ -460,13 +471,6 @@ class Stretch:
             if durable is not None and durable <= time_s and not (luck and luck.fails(serial)):
                 yield Copy(self.step + self.steps_before(save + 1), tier, durable, self.number + save + 1,
                            bool(luck and luck.corrupt(serial)))  # fmt: skip
-
-    def pattern_stride(self, tier: Tier) -> int:
-        """Every how many saves a tier takes part (where that is regular, else 1)."""
-        saves = self.pattern.saves
-        held = [number for number, shape in enumerate(saves) if shape.after_s(tier) is not None]
-        stride = held[1] if len(held) > 1 else len(saves)
-        return stride if held == list(range(0, len(saves), stride)) else 1
 
     def books(self, legs: int) -> Books:
         """Seconds of the first ``legs`` legs, stalls included."""
@@ -492,7 +496,7 @@ class Stretch:
         before, pace = self.books(spot.leg), self.pattern.pace
         slow = 0 if self.pattern.never else min(spot.steps, self.leg_at(spot.leg).slow)
         now = book_steps(pace, spot.steps, slow)
-        rest = time_s - self.leg_start(spot.leg) - training_time(spot.steps, slow, pace)
+        rest = max(0.0, time_s - self.leg_start(spot.leg) - training_time(spot.steps, slow, pace))  # less: by rounding
         now = now._replace(checkpoint_stall=rest) if spot.stalled else now._replace(other=rest)
         return Books(*[a + b for a, b in zip(before, now, strict=True)])
 
