@@ -69,7 +69,7 @@ def _peaks(logs: NDArray[np.float64], curves: NDArray[np.float64]) -> NDArray[np
         curves: (curves, points).
 
     Returns:
-        (curves,) arguments, on a grid of 2001 a window. Curves with the same highest point share one design matrix.
+        (curves,) arguments, on a grid of 2,001 a window. Curves with the same highest point share one design matrix.
     """
     tops = np.argmax(curves, axis=1)
     found = np.empty(len(curves))
