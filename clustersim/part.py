@@ -98,7 +98,7 @@ class Part(Block):
             return cls.short_form({**rest, **named} if isinstance(named, dict) else {**rest, "kind": named})
         if "preset" in value and "kind" not in value:
             name = value["preset"]
-            if name in cls.kinds:
+            if isinstance(name, str) and name in cls.kinds:
                 return {"kind": name, **{key: item for key, item in value.items() if key != "preset"}}
             if cls.folder:
                 return expand_preset(cls.folder, value, cls.kinds)
@@ -139,10 +139,11 @@ class Part(Block):
         if "kind" not in value:
             raise PydanticCustomError("no_kind", "needs the key '{key}': one of {known}", words)
         kind = value["kind"]
-        part = cls.kinds.get(kind) if isinstance(kind, str) else None
-        if part is not None:
-            return part
-        text = str(kind)[:60]
+        if not isinstance(kind, str):
+            return PydanticCustomError("kind", "must be the name of a {family}: one of {known}", words)
+        if kind in cls.kinds:
+            return cls.kinds[kind]
+        text = kind[:60]
         words |= {"kind": text, "hint": nearest(text, known) or f"; known: {', '.join(known)}"}
         return PydanticCustomError("kind", "there is no {family} '{kind}'{hint}", words)
 

@@ -75,11 +75,15 @@ def expand_preset(folder: str, value: Any, kinds: Iterable[str] = ()) -> dict[st
         value = {"preset": value}
     name = value["preset"]
     presets = preset_names(folder)
+    if not isinstance(name, str):
+        known = ", ".join(sorted({*presets, *kinds}))
+        raise PydanticCustomError("preset", "must be the name of one of the {folder}: {known}",
+                                  {"folder": folder, "known": known})  # fmt: skip
     if name not in presets:
         known = sorted({*presets, *kinds})
-        hint = nearest(str(name)[:60], known) or f"; known: {', '.join(known)}"
+        hint = nearest(name[:60], known) or f"; known: {', '.join(known)}"
         raise PydanticCustomError("preset", "there is no '{name}' among the {folder}{hint}",
-                                  {"name": str(name)[:60], "folder": folder, "hint": hint})  # fmt: skip
+                                  {"name": name[:60], "folder": folder, "hint": hint})  # fmt: skip
     data = {key: item for key, item in preset_data(folder, name).items() if key != "sources"}
     return merge(data, {key: item for key, item in value.items() if key != "preset"})
 

@@ -7,9 +7,11 @@ import math
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from clustersim.block import line_errors, problem
 from clustersim.distributions import Constant, Distribution
+from clustersim.errors import InputError
 from clustersim.faults.failure import FailureModel
 from clustersim.faults.fit.log import FaultLog, read_log
 from clustersim.faults.process import Arrivals, Hit, Site
@@ -19,6 +21,10 @@ from clustersim.units import PositiveSeconds
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
+
+
+_SHOWN = 3
+"""Problems of a log that are spelt out in one line."""
 
 
 class Resample(Block):
@@ -46,6 +52,18 @@ class TraceFailure(FailureModel, kind="trace"):
     resample: Resample | None = None
     detection: Distribution = Constant(value=0.0)
     """From the fault to the moment that somebody notices: part of the down time that the log tells."""
+
+    @model_validator(mode="after")
+    def _readable(self) -> TraceFailure:
+        """A log that cannot be read is an error of the scenario, found before anything runs."""
+        try:
+            _ = self.log
+        except InputError as error:
+            first = "; ".join(str(found) for found in error.problems[:_SHOWN])
+            more = len(error.problems) - _SHOWN
+            text = f"{first}; and {more} more" if more > 0 else first
+            raise line_errors(type(self).__name__, [problem(("file",), "{text}", self.file, text=text)]) from None
+        return self
 
     @property
     def log(self) -> FaultLog:

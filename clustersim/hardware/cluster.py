@@ -11,12 +11,15 @@ from clustersim.hardware.node import Node
 from clustersim.hardware.storage import Storage
 from clustersim.part import Block
 
+MOST_NODES = 1_000_000
+"""Nodes of a job, and spares beside it: more is a slip of the pen, and every node has a state of its own in a run."""
+
 
 class Cluster(Block):
     """``nodes`` that the job holds and ``spare_nodes`` that wait, powered, to be swapped in."""
 
-    nodes: int = Field(gt=0)
-    spare_nodes: int = Field(default=0, ge=0)
+    nodes: int = Field(gt=0, le=MOST_NODES)
+    spare_nodes: int = Field(default=0, ge=0, le=MOST_NODES)
     node: Node
     network: Network = FatTree()
     storage: Storage

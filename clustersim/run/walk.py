@@ -295,7 +295,7 @@ class Walk:
             batch = self._batch
             done = batch.done_by(now + 8 * math.ulp(now) if broken else now)
             self._count(batch, done)
-            rest = now - batch.start_s - done * batch.step_s
+            rest = max(0.0, now - batch.start_s - done * batch.step_s)  # less: by rounding
             if broken:
                 self._trainer.ledger.spend(broken, rest)
             else:

@@ -17,6 +17,9 @@ from clustersim.workload.training import Training
 if TYPE_CHECKING:
     from clustersim.scenario.schema import Parallelism
 
+MOST_UNITS = 1_000_000
+"""Microbatches × stages of one step: each is an op that the replay of a step visits, some 10 µs apiece."""
+
 Broken = Iterator[tuple[tuple[str, ...], str]]
 """Path of the value that a broken rule is about, and a sentence."""
 
@@ -53,7 +56,7 @@ class Pieces(NamedTuple):
 
 def cross_check(pieces: Pieces) -> list[InitErrorDetails]:
     """Every rule that is broken, as errors at the values to change."""
-    rules = (_gpus, _batch, _layers, _tensor_parallel, _sequence, _experts, _schedule)
+    rules = (_gpus, _batch, _length, _layers, _tensor_parallel, _sequence, _experts, _schedule)
     return [
         InitErrorDetails(type=PydanticCustomError("check", "{text}", {"text": sentence}), loc=path, input=None)
         for rule in rules
@@ -86,6 +89,17 @@ def _batch(pieces: Pieces) -> Broken:
         yield (("training", "global_batch"),
                f"{training.global_batch:,} must be a multiple of micro_batch {training.micro_batch} × dp {dp} = {unit:,}; "
                f"nearest: {near}")  # fmt: skip
+
+
+def _length(pieces: Pieces) -> Broken:
+    layout, microbatches = pieces.parallelism, pieces.microbatches
+    if layout is None or microbatches is None:
+        return
+    stages = layout.pp * layout.virtual_stages
+    if microbatches * stages > MOST_UNITS:
+        yield (("training", "global_batch"),
+               f"makes {microbatches:,} microbatches for {stages:,} stages: a step of more than {MOST_UNITS:,} "
+               "microbatches × stages is not replayed")  # fmt: skip
 
 
 def _layers(pieces: Pieces) -> Broken:
@@ -147,7 +161,7 @@ def _experts(pieces: Pieces) -> Broken:
 
 def _schedule(pieces: Pieces) -> Broken:
     layout, microbatches = pieces.parallelism, pieces.microbatches
-    if layout is None or microbatches is None:
+    if layout is None or microbatches is None or microbatches * layout.pp * layout.virtual_stages > MOST_UNITS:
         return
     try:
         layout.schedule.resolve(Pipeline(layout.pp, microbatches, layout.virtual_stages))

@@ -46,6 +46,8 @@ def apply_override(tree: Node, text: str, option: str = "--set") -> tuple[Node, 
     steps = [step.strip() for step in path.split(".")]
     if not equals or not all(steps):
         raise _refuse(place, "", "needs the form key.path=value, such as checkpoint.interval=20min")
+    if steps[0] == "extends":
+        raise _refuse(place, "extends", "stands in a file; write a file that extends this one")
     value, problems = parse_tree(raw, place.file or option, None, place)
     problems = [replace(item, path=".".join(filter(None, [*steps, item.path]))) for item in problems]
     return assign(tree, steps, value, place), problems

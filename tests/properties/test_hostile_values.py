@@ -1,0 +1,84 @@
+"""Any value in any place of a scenario: a valid scenario or lines that name the place, never another exception."""
+
+from __future__ import annotations
+
+import copy
+import random
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from clustersim.errors import InputError
+from clustersim.scenario.load import load
+from clustersim.scenario.starter import starter_text
+
+HOSTILE: tuple[Any, ...] = (
+    None, True, False, 0, -1, 1, 3, 1.5, 1e300, -1e300, 10**17, 1e-300, "", " ", "x", "none", "auto", "0 s", "-5 s", "1 ns",
+    "1e9 y", "1 min", "1 GiB", "1 GB/s", "10 Gb", "1e-9 B/s", "ünïcödé ☃", "\u202e", [], [1], ["a"], {}, {"kind": "x"},
+    {"preset": "x"}, {"preset": None}, {"preset": ["a"]}, {"kind": None}, {"kind": ["a"]}, {"kind": {"a": 1}}, {"a": 1},
+    [[]], [{}], [None], "a" * 300, {"kind": "none"}, {"steps": 0}, {"steps": 1}, "{}", "{text}", {"engine": {"kind": []}},
+)  # fmt: skip
+EACH = 8
+"""Values tried in one place; drawn anew for each, so that over all places every value comes up often."""
+
+
+def starter() -> dict[str, Any]:
+    from ruamel.yaml import YAML
+
+    data: dict[str, Any] = YAML(typ="safe", pure=True).load(starter_text())
+    return data
+
+
+def places(data: Any, path: tuple[int | str, ...] = ()) -> Iterator[tuple[int | str, ...]]:
+    if path:
+        yield path
+    items = data.items() if isinstance(data, dict) else enumerate(data) if isinstance(data, list) else ()
+    for key, item in items:
+        yield from places(item, (*path, key))
+
+
+def put(data: Any, path: tuple[int | str, ...], value: Any) -> Any:
+    changed = copy.deepcopy(data)
+    inner = changed
+    for key in path[:-1]:
+        inner = inner[key]
+    inner[path[-1]] = value
+    return changed
+
+
+@pytest.mark.parametrize("block", sorted(starter()))
+def test_any_value_anywhere(block: str) -> None:
+    data = starter()
+    for path in places(data):
+        if path[0] != block:
+            continue
+        for value in random.Random(str(path)).sample(HOSTILE, EACH):
+            try:
+                load(put(data, path, value))
+            except InputError as error:
+                for problem in error.problems:
+                    text = str(problem)
+                    assert problem.message, f"{path} = {value!r} says nothing"
+                    for slip in ("Input should", "Traceback", "pydantic", "'NoneType'", "unhashable", "None"):
+                        assert slip not in text, f"{path} = {value!r}: {text}"
+
+
+@pytest.mark.parametrize(("path", "value", "words"), [
+    ("extends", "base.yaml", "stands in a file"),
+    ("cluster.spare_nodes", 10**11, "must be at most"),
+    ("cluster.nodes", 10**9, "must be at most"),
+    ("training.global_batch", 4 * 10**16, "is not replayed"),
+])  # fmt: skip
+def test_what_cannot_be_set_is_refused_at_once(path: str, value: int, words: str) -> None:
+    with pytest.raises(InputError, match=words) as caught:
+        load(starter(), [f"{path}={value}"])
+    assert caught.value.problems[0].path == path
+
+
+def test_a_trace_that_is_not_there_or_is_no_log_is_an_error_of_the_scenario(tmp_path: Any) -> None:
+    (tmp_path / "bad.csv").write_text("node,start_s,end_s\na,5,2\nb,x,3\nc,-1,2\n")
+    for name, words in (("nope.csv", "there is no such file"), ("bad.csv", "ends 3 s before its start")):
+        with pytest.raises(InputError, match=words) as caught:
+            load(starter(), [f"failures=[{{kind: trace, file: {tmp_path / name}}}]"])
+        assert caught.value.problems[0].path == "failures.0.file"
