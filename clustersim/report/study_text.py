@@ -69,7 +69,7 @@ def comparison_text(found: Comparison) -> str:
     header = ["scenario", *(title for _, title, _ in _COLUMNS)]
     count = max((sum(r is not None for r in outcome.replicas) for outcome in found.outcomes), default=0)
     parts = [table(header, _lines(found.outcomes)), *_errors(found.outcomes), "", *found.sentences(), "",
-             f"{count} replicas each under seed {found.seed}, the same failures for all; ± is half a 95 % interval."]  # fmt: skip
+             f"{count} replicas each under seed {found.seed}, the same failures for all; ± is half a 95 % interval"]  # fmt: skip
     return "\n".join(parts)
 
 
@@ -148,7 +148,8 @@ def plan_text(found: Plan, most: int = 10) -> str:
                      f"{design.headroom_bytes / 2**30:.1f}", str(row["replicas"])])  # fmt: skip
         cost = row.get("cost_per_billion_tokens")
         lines.append(f"{number}: {design.outcome.label}" + (f" ({cost:,.2f} a billion tokens)" if cost else ""))
-    told = f"{found.search.considered:,} layouts considered, {found.search.evaluated:,} timed, {found.search.unfit:,} do not fit."
+    seen = found.search
+    told = f"{seen.considered:,} layouts considered, {seen.evaluated:,} timed, {seen.unfit:,} do not fit."
     alike = [rival.b for rival in found.rivals() if rival.verdict == "undecided"]
     verdict = (
         f"The data do not tell 1 from {len(alike)} of the finalists."

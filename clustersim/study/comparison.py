@@ -95,7 +95,8 @@ def sentence(found: Difference) -> str:
             if found.replicas_needed
             else "more replicas may not either"
         )
-        return f"These {found.replicas} replicas do not decide between {found.a} and {found.b} ({name} differs by {size}); {more}."
+        pair = f"{found.a} and {found.b} ({name} differs by {size})"
+        return f"These {found.replicas} replicas do not decide between {pair}; {more}."
     better, worse = (found.a, found.b) if found.verdict == "a" else (found.b, found.a)
     return f"{better} is better than {worse}: {name} by {size} (95 % interval, {found.replicas} paired replicas)."
 

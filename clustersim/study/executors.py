@@ -176,8 +176,8 @@ class Dask:
         distributed: Any = untyped
         with dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}):
             if self.address is None:
-                with distributed.LocalCluster(n_workers=self.workers, threads_per_worker=1, dashboard_address=None) as cluster, \
-                        distributed.Client(cluster) as client:  # fmt: skip
+                local = distributed.LocalCluster(n_workers=self.workers, threads_per_worker=1, dashboard_address=None)
+                with local as cluster, distributed.Client(cluster) as client:
                     yield client
                 return
             try:

@@ -59,8 +59,13 @@ class Gain:
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data."""
-        return {"change": self.change.name, "set": self.change.values, "relative": self.relative,
-                "ci95": None if self.ci95 is None else list(self.ci95), "replicas": self.replicas}  # fmt: skip
+        return {
+            "change": self.change.name,
+            "set": self.change.values,
+            "relative": self.relative,
+            "ci95": None if self.ci95 is None else list(self.ci95),
+            "replicas": self.replicas,
+        }
 
 
 def changes_of(scenario: Scenario) -> list[Change]:
@@ -70,8 +75,11 @@ def changes_of(scenario: Scenario) -> list[Change]:
     rarer = {f"failures.{i}.mtbf": cause.mtbf * 1.1 for i, cause in enumerate(failures) if hasattr(cause, "mtbf")}
     if rarer:
         changes.append(Change("failures 10 % rarer (MTBF + 10 %)", rarer))
-    sooner = {f"failures.{i}.detection": cause.detection.value / 2 for i, cause in enumerate(failures)
-              if isinstance(cause.detection, Constant) and cause.detection.value > 0}  # fmt: skip
+    sooner = {
+        f"failures.{i}.detection": cause.detection.value / 2
+        for i, cause in enumerate(failures)
+        if isinstance(cause.detection, Constant) and cause.detection.value > 0
+    }
     if sooner:
         changes.append(Change("failures noticed in half the time", sooner))
     interval = getattr(scenario.checkpoint, "interval", None)
@@ -150,7 +158,7 @@ def _gain(scenario: Scenario, change: Change, step: Any, seed: int, known: Seque
     found: Difference | None = difference(
         "changed", "as is", METRIC, [_goodput(changed, seed, replica) for replica in range(len(known))], known
     )
-    if found is None or not found.relative and found.mean:
+    if found is None or (not found.relative and found.mean):
         return None
     base = found.mean / found.relative if found.relative else 1.0
     interval = None if found.ci95 is None else (found.ci95[0] / base, found.ci95[1] / base)

@@ -1,9 +1,9 @@
 """The store of finished replicas: append-only shards that survive a crash at any moment.
 
-A study's folder holds ``study.json`` (what is studied) and shards ``records-*.jsonl``: a line that names the columns, then
-one line a finished replica, each behind a checksum. A record's key is the hash of (resolved scenario, seed, replica, version): what is there already is never run again. Every
-writer has a shard of its own, so no lock is needed and any shared file system will do. A line that a crash tore is
-ignored, counted and reported; the replica that it held runs again.
+A study's folder holds ``study.json`` (what is studied) and shards ``records-*.jsonl``: a line that names the columns,
+then one line a finished replica, each behind a checksum. A record's key is the hash of (resolved scenario, seed, replica,
+version): what is there already is never run again. Every writer has a shard of its own, so no lock is needed and any
+shared file system will do. A line that a crash tore is ignored, counted and reported; the replica that it held runs again.
 """
 
 from __future__ import annotations

@@ -42,9 +42,7 @@ def nothing(shared: Any, task: int) -> int:
 def dask_overhead_ms(tasks: int = 2000) -> float:
     """Wall milliseconds a task that does nothing, on a local cluster of two workers that is up already."""
     place = Dask(None, 2)
-    stamps = []
-    for _ in place.run(nothing, None, list(range(tasks))):
-        stamps.append(time.perf_counter())
+    stamps = [time.perf_counter() for _ in place.run(nothing, None, list(range(tasks)))]
     return 1e3 * (stamps[-1] - stamps[100]) / (len(stamps) - 101)
 
 
