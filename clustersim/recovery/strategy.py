@@ -278,6 +278,14 @@ class Costs:
 class Restart(RecoveryStrategy, kind="restart", aliases=("requeue",)):
     """Stop all, replace the failed nodes, start all again from the newest durable checkpoint."""
 
+    lossless: bool = False
+    """An idealisation that studies of availability make: no work is ever lost, a failure costs the stages alone."""
+
+    def keeps(self, job: JobView) -> bool:
+        return self.lossless
+
     def comeback(self, cause: FailureModel | None, job: JobView) -> Comeback:
         """All stages, whatever failed."""
+        if job.kept and self.lossless:
+            return Comeback(self.made("lossless", job.ground.gpus, lambda: self.stages, reads=False), path="restart")
         return Comeback(self.full(job.ground.gpus), path="restart")

@@ -383,7 +383,8 @@ class Job:
 
     def _changed(self, what: str, node: int, place: int) -> None:
         """A node's state has changed."""
-        self.log.add(Entry(self.env.now, what, "", node=node, place=place if place >= 0 else None))
+        if self.log.active:
+            self.log.add(Entry(self.env.now, what, "", node=node, place=place if place >= 0 else None))
         if self.strikes.watched and what in ("failed", "removed", "repaired", "placed", "retired", "cured"):
             self.strikes.observe(Change(self.env.now, what, node, place))  # type: ignore[arg-type]
 
