@@ -22,7 +22,6 @@ from clustersim.hardware.cluster import Cluster
 from clustersim.part import Part
 from clustersim.units import Bytes, PositiveBytesPerSecond, Seconds
 
-
 HOST_TO_DEVICE = 54.8 / 46.8
 """Copies to a GPU ÷ copies from it (H100 PCIe, https://github.com/aigatech/vpbenchmarking: 54.8 and 46.8 GB/s)."""
 

@@ -1,0 +1,54 @@
+"""What an engine does in a scenario: stall, time until durable, bytes and bandwidth by tier, memory, interval."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from clustersim.checkpoint.pattern import Outlay
+
+if TYPE_CHECKING:
+    from clustersim.run.prepared import Prepared
+
+
+def describe(prepared: Prepared) -> dict[str, Any]:
+    """The engine of a prepared scenario in numbers, undisturbed.
+
+    Returns:
+        ``engine``; ``stall_s`` of a save without and ``stall_full_s`` with all tiers; ``tiers``: of each its ``every``
+        (saves), ``durable_s`` (from the start of the save), ``bytes``, ``bandwidth_bytes_per_s`` (bytes ÷ the time that
+        they take) and ``restore_s``; ``host_memory_bytes`` a node; ``in_flight`` (saves at once); ``interval_s`` and
+        ``interval_steps`` (the one that rules, the other null).
+    """
+    engine, site = prepared.scenario.checkpoint, prepared.site
+    full, plain = prepared.saves[0] if prepared.saves else Outlay(0.0, ()), prepared.save or Outlay(0.0, ())
+    return {
+        "engine": engine.kind,
+        "stall_s": plain.stall_s,
+        "stall_full_s": full.stall_s,
+        "tiers": _tiers(prepared, full),
+        "host_memory_bytes": engine.host_memory(site),
+        "in_flight": engine.depth(site),
+        "interval_s": prepared.every.seconds,
+        "interval_steps": prepared.every.steps,
+    }
+
+
+def _tiers(prepared: Prepared, full: Outlay) -> dict[str, dict[str, float]]:
+    """Rows of ``describe`` by tier."""
+    storage = prepared.scenario.cluster.storage
+    tiers: dict[str, dict[str, float]] = {}
+    for transfer, seconds in zip(prepared.transfers, prepared.transfer_s, strict=True):
+        if transfer.tier is None:
+            continue
+        load = prepared.loads[transfer.tier]
+        read = load.seconds
+        if load.bytes:
+            read += storage.alone_s(load.bytes, "read", load.clients, load.per_client or float("inf"))
+        tiers[transfer.tier.value] = {
+            "every": transfer.every,
+            "durable_s": full.after_s(transfer.tier) or 0.0,
+            "bytes": transfer.bytes,
+            "bandwidth_bytes_per_s": transfer.bytes / seconds if seconds > 0 else 0.0,
+            "restore_s": read,
+        }
+    return tiers
