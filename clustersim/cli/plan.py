@@ -79,7 +79,7 @@ def command(
         found = plan(base, space=_space(space or []), over=choices, layouts=layouts, replicas=replicas or 32, seed=seed,
                      prices=prices, executor=executor_of(executor, workers, address), progress=progress)  # fmt: skip
     if out is not None:
-        _write(Path(out), found)
+        _write(Path(out), found, base.name)
         talk.remark(f"written to {out}")
     if json:
         print_json(found.to_dict())
@@ -114,11 +114,13 @@ def _space(texts: list[str]) -> Space:
                           for detail in error.errors()]) from None  # fmt: skip
 
 
-def _write(folder: Path, found: Plan) -> None:
+def _write(folder: Path, found: Plan, name: str) -> None:
     from clustersim.report.plan_figure import plan_figure
+    from clustersim.report.plan_page import plan_page
     from clustersim.study.store import write_atomically
 
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / "plan.json", to_json(found.to_dict()) + "\n")
     write_atomically(folder / "plan.csv", found.to_frame().to_csv(index=False, lineterminator="\n"))
     plan_figure(found, folder / "plan.png")
+    write_atomically(folder / "report.html", plan_page(found, f"{name}: plan"))

@@ -117,7 +117,7 @@ def _sweep(base: Any, template: Any, points: list[Point], metric: str, out: str 
     if metric not in found.metrics and found.metrics:
         raise InputError(Problem("--metric", f"there is no '{metric}'; known: {', '.join(found.metrics)}"))
     if out is not None and found.complete:
-        _write(Path(out), found, metric)
+        _write(Path(out), found, metric, base.name)
         talk.remark(f"written to {out}")
     if json:
         print_json(found.to_dict(metric))
@@ -128,12 +128,14 @@ def _sweep(base: Any, template: Any, points: list[Point], metric: str, out: str 
         raise NegativeAnswer(f"{failed} of {len(found.outcomes)} points have an error; the others are complete")
 
 
-def _write(folder: Path, found: Any, metric: str) -> None:
+def _write(folder: Path, found: Any, metric: str, name: str) -> None:
     from clustersim.report.sweep_figure import sweep_figure
+    from clustersim.report.sweep_page import sweep_page
     from clustersim.study.store import write_atomically
 
     write_atomically(folder / "sweep.json", to_json(found.to_dict(metric)) + "\n")
     sweep_figure(found, metric, folder / "sweep.png")
+    write_atomically(folder / "report.html", sweep_page(found, metric, f"{name}: sweep"))
 
 
 def _optimum(

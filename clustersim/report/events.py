@@ -21,9 +21,9 @@ class ParquetLog:
         self.paths = {"events": events, "ledger": ledger}
         self.writers: dict[str, Any] = {}
 
-    def add(self, replica: int, result: RunResult) -> None:
-        """Append one replica."""
-        self._append("events", replica, result.events)
+    def add(self, replica: int, result: RunResult, events: Any = None) -> None:
+        """Append one replica; ``events``: its event log as a frame, if that was made already."""
+        self._append("events", replica, result.events if events is None else events)
         self._append("ledger", replica, result.ledger)
 
     def _append(self, name: str, replica: int, frame: Any) -> None:

@@ -12,10 +12,12 @@ from clustersim.report.documents import provenance
 from clustersim.report.events import ParquetLog
 from clustersim.report.files import output_folder, remove_old, write_text
 from clustersim.report.html import report_page
+from clustersim.report.story import Story
 from clustersim.report.summary import Answer
 
 if TYPE_CHECKING:
     from clustersim.run.result import RunResult
+    from clustersim.study.sensitivity import Gain
 
 NAMES = ("summary.json", "report.html", "ledger.parquet", "events.parquet", "scenario.resolved.yaml")
 
@@ -33,6 +35,7 @@ class ResultFolder:
             name: self.folder / f".{name}.{os.getpid()}.tmp" for name in ("events.parquet", "ledger.parquet")
         }
         self._log = ParquetLog(self._temporary["events.parquet"], self._temporary["ledger.parquet"])
+        self._story = Story()
 
     def __enter__(self) -> Self:
         return self
@@ -45,7 +48,9 @@ class ResultFolder:
 
     def add(self, replica: int, result: RunResult) -> None:
         """Append one replica's events and ledger."""
-        self._log.add(replica, result)
+        events = result.events
+        self._story.add(result, events)
+        self._log.add(replica, result, events)
 
     def finish(self, answer: Answer) -> Path:
         """Write everything; returns the folder."""
@@ -54,11 +59,21 @@ class ResultFolder:
         for name, path in self._temporary.items():
             if path.exists():
                 _synced(path).replace(self.folder / name)
-        write_text(self.folder / "report.html", report_page(answer))
+        write_text(self.folder / "report.html", report_page(answer, self._story, self._gains(answer)))
         document: dict[str, Any] = {**answer.document, "provenance": provenance(answer.scenario)}
         text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False)
         write_text(self.folder / "summary.json", f"{text}\n")
         return self.folder
+
+    def _gains(self, answer: Answer) -> list[Gain]:
+        """What single changes bring; nothing where the run was broken off or given up."""
+        from clustersim.study.replicas import prepared_for
+        from clustersim.study.sensitivity import sensitivities
+
+        if answer.interrupted or answer.document["given_up"]:
+            return []
+        seed = answer.document["seed"]
+        return sensitivities(answer.scenario, prepared_for(answer.scenario), seed, self._story.goodput)
 
 
 def _synced(path: Path) -> Path:

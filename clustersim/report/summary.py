@@ -95,7 +95,10 @@ def recovery_lines(told: Json | None) -> list[str]:
         held.append(f"{short(told['network_bytes_per_node_per_step'])}B a node sent each step")
     best = told["best_interval_s"]
     keeps = f"; {told['kept_share']:.0%} of the failures lose one step" if told["kept_share"] else ""
-    lines.append(f"                  {', '.join(held)}{keeps}" + (f"; saves every {duration(best)} would suit it" if best else ""))
+    lines.append(
+        f"                  {', '.join(held)}{keeps}"
+        + (f"; saves every {duration(best)} would suit it" if best else "")
+    )
     return lines
 
 

@@ -51,6 +51,22 @@ def timeline_html(
     """
     shown = views(timelines)
     heading = title or " · ".join(view.name for view in shown)
+    part = timeline_part(shown, heading=f"<h1>{html.escape(heading)}</h1>", memory=memory)
+    return _filled(_asset("timeline.html"), {"__TITLE__": html.escape(heading[:200]), "__PART__": part})
+
+
+def timeline_part(
+    timelines: Timeline | View | Sequence[Timeline | View], *, heading: str = "", memory: bool = True, table: bool = True
+) -> str:  # fmt: skip
+    """The timeline as a part of a page that defines its colours (``--bg``, ``--ink``, ``--soft``, ``--bad``).
+
+    Args:
+        timelines: one or several, stacked on one time axis.
+        heading: HTML before the tools.
+        memory: a strip under each rank with what it holds.
+        table: the numbers below, with differences if there are several.
+    """
+    shown = views(timelines)
     data = {
         "unit": shown[0].time_unit,
         "memory": memory,
@@ -59,16 +75,23 @@ def timeline_html(
         "legend": _legend(shown),
         "views": [_view(view) for view in shown],
     }
-    assets = files("clustersim.report") / "assets"
-    page = (assets / "timeline.html").read_text(encoding="utf-8")
     parts = {
-        "__TITLE__": html.escape(heading),
-        "__TABLE__": _table(shown, comparison(shown)),
+        "__HEADING__": heading,
+        "__TABLE__": _table(shown, comparison(shown)) if table else "",
         "__DATA__": json.dumps(data, allow_nan=False, separators=(",", ":")).replace("<", "\\u003c"),
-        "__SCRIPT__": (assets / "timeline.js").read_text(encoding="utf-8"),
+        "__SCRIPT__": _asset("timeline.js"),
     }
+    return _filled(_asset("timeline_part.html"), parts)
+
+
+def _asset(name: str) -> str:
+    return (files("clustersim.report") / "assets" / name).read_text(encoding="utf-8")
+
+
+def _filled(page: str, parts: dict[str, str]) -> str:
+    """``page`` with its marks replaced; split first, so that no text that a user gave is searched for marks."""
     pieces = [page]
-    for mark, text in parts.items():  # split first, so that no text that a user gave is searched for marks
+    for mark, text in parts.items():
         pieces = [piece for part in pieces for piece in _split(part, mark, text)]
     return "".join(pieces)
 

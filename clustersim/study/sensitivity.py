@@ -6,6 +6,7 @@ scenario. Changes that leave the step alone reuse its step model.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,11 @@ if TYPE_CHECKING:
     from clustersim.run.prepared import Prepared
     from clustersim.scenario.schema import Scenario
 
-REPLICAS = 6
-"""Pairs of replicas a change."""
+REPLICAS = (6, 40)
+"""Pairs of replicas a change: at least and at most."""
+STRIKES = 250
+"""Failures that the pairs should see in all. A small change moves a save past a failure only now and then, and then by a
+whole interval: few failures would show no gain in most samples and an interval far too narrow."""
 SPARES = 4
 METRIC = "goodput_tokens_per_s"
 SCHEDULES = ("interleaved-1f1b", "zb-v", "zb-h1", "1f1b")
@@ -121,8 +125,16 @@ def next_schedule(scenario: Scenario, step_time_s: float) -> tuple[Change, StepM
     return None if best is None else (best[1], best[2])
 
 
+def pairs_for(prepared: Prepared) -> int:
+    """Pairs of replicas that see ``STRIKES`` failures in all, within ``REPLICAS``."""
+    wall_s = min(prepared.horizon_s, prepared.nominal_s)
+    least, most = REPLICAS
+    strikes = wall_s / prepared.mtbf_s
+    return max(least, min(most, math.ceil(STRIKES / strikes) if strikes > 0 else least))
+
+
 def sensitivities(
-    scenario: Scenario, prepared: Prepared, seed: int, goodput: Sequence[float] = (), replicas: int = REPLICAS
+    scenario: Scenario, prepared: Prepared, seed: int, goodput: Sequence[float] = (), replicas: int | None = None
 ) -> list[Gain]:
     """Gains of single changes, the largest first.
 
@@ -131,8 +143,9 @@ def sensitivities(
         prepared: the same, ready to run.
         seed: of the replicas.
         goodput: tokens a second of replicas 0, 1, … that were run already.
-        replicas: pairs.
+        replicas: pairs; None: see ``pairs_for``.
     """
+    replicas = pairs_for(prepared) if replicas is None else replicas
     known = list(goodput[:replicas])
     known += [_goodput(prepared, seed, replica) for replica in range(len(known), replicas)]
     from clustersim.pipeline.step import StepModel

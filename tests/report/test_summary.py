@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from clustersim.report.html import report_page
 from clustersim.report.summary import (
     WIDTH,
     Answer,
@@ -114,9 +113,3 @@ def test_intervals() -> None:
     assert percent(of(0.9331)) == "93.31%"
     assert quantity(of(1e12, 2e10)) == "1 T ± 2%"
     assert span(None) == "never"
-
-
-def test_the_page_shows_the_same_numbers() -> None:
-    page = report_page(answer(LEDGER))
-    assert "90.00% ± 1.00" in page
-    assert page.count("<tr>") > 8

@@ -31,6 +31,13 @@
   const tip = document.getElementById("tip");
   const found = document.getElementById("found");
   const box = (id) => document.getElementById(id);
+  let ink = {};
+  function theme() { // colours of the page that holds the timeline; what stands on a coloured box stays as it is
+    const style = getComputedStyle(document.documentElement), of = (name, other) => style.getPropertyValue(name).trim() || other;
+    ink = { bg: of("--bg", "#ffffff"), ink: of("--ink", "#1d2530"), soft: of("--soft", "#5a6573"), bad: of("--bad", "#c00000") };
+    const parts = /^#(..)(..)(..)$/.exec(ink.bg);
+    ink.dark = parts !== null && parseInt(parts[1], 16) < 128;
+  }
   let width = 0, from = 0, to = END, hover = null, marked = null, queued = false;
 
   const x = (time) => LEFT + (time - from) / (to - from) * (width - LEFT - RIGHT);
@@ -83,7 +90,7 @@
   }
 
   function draw() {
-    pen.fillStyle = "#ffffff";
+    pen.fillStyle = ink.bg;
     pen.fillRect(0, 0, width, HEIGHT);
     for (const view of data.views) drawView(view);
     drawAxis();
@@ -91,24 +98,24 @@
 
   function drawView(view) {
     pen.font = "600 13px system-ui, sans-serif";
-    pen.fillStyle = "#1d2530";
+    pen.fillStyle = ink.ink;
     pen.textAlign = "left";
     pen.textBaseline = "middle";
     pen.fillText(view.title, LEFT, view.top - 12);
     const after = LEFT + pen.measureText(view.title).width + 12;
     pen.font = "12px system-ui, sans-serif";
-    pen.fillStyle = "#5a6573";
+    pen.fillStyle = ink.soft;
     pen.fillText(view.said, after, view.top - 12);
     const every = Math.max(1, Math.round(13 / PITCH));
     for (let rank = 0; rank < view.ranks; rank++) {
       const y = view.top + rank * PITCH;
       if (rank % every === 0) {
-        pen.fillStyle = "#39424e";
+        pen.fillStyle = ink.ink;
         pen.font = "11px system-ui, sans-serif";
         pen.textAlign = "right";
         pen.fillText("rank " + rank, LEFT - 8, y + ROW / 2);
         pen.textAlign = "left";
-        if (data.memory) { pen.fillStyle = "#76808d"; pen.fillText(view.peaks[rank], width - RIGHT + 6, y + ROW + STRIP / 2); }
+        if (data.memory) { pen.fillStyle = ink.soft; pen.fillText(view.peaks[rank], width - RIGHT + 6, y + ROW + STRIP / 2); }
       }
     }
     pen.save();
@@ -118,19 +125,21 @@
     if (box("causes").checked) drawGaps(view);
     for (let rank = 0; rank < view.ranks; rank++) drawRank(view, rank);
     if (data.memory) for (let rank = 0; rank < view.ranks; rank++) drawMemory(view, rank);
-    if (box("critical").checked) for (const i of view.critical) outline(view, i, "#d00000", 2);
-    if (marked && marked.view === view) outline(view, marked.i, "#000000", 3);
-    if (hover && hover.view === view) { outline(view, hover.i, "#000000", 2); arrow(view, hover.i); }
+    if (box("critical").checked) for (const i of view.critical) outline(view, i, ink.bad, 2);
+    if (marked && marked.view === view) outline(view, marked.i, ink.ink, 3);
+    if (hover && hover.view === view) { outline(view, hover.i, ink.ink, 2); arrow(view, hover.i); }
     pen.restore();
   }
 
   function drawGaps(view) {
+    pen.globalAlpha = ink.dark ? 0.3 : 1; // the tints are made for paper
     for (let g = 0; g < view.gap_start.length; g++) {
       const left = Math.max(LEFT, x(view.gap_start[g])), right = Math.min(width - RIGHT, x(view.gap_end[g]));
       if (right - left < 0.5) continue;
       pen.fillStyle = data.causes[view.gap_cause[g]][1];
       pen.fillRect(left, view.top + view.gap_rank[g] * PITCH, right - left, ROW);
     }
+    pen.globalAlpha = 1;
   }
 
   function drawRank(view, rank) {
@@ -189,7 +198,7 @@
     pen.fill();
     const limit = view.limits[rank];
     if (limit !== null) {
-      pen.strokeStyle = view.over[rank] ? "#c00000" : "#404040";
+      pen.strokeStyle = view.over[rank] ? ink.bad : ink.ink;
       pen.lineWidth = 1;
       pen.setLineDash([5, 3]);
       pen.beginPath();
@@ -213,8 +222,8 @@
     if (j < 0) return;
     const x0 = x(view.end[j]), y0 = view.top + view.rank[j] * PITCH + ROW / 2;
     const x1 = x(view.start[i]), y1 = view.top + view.rank[i] * PITCH + ROW / 2;
-    outline(view, j, "#555555", 1.5);
-    pen.strokeStyle = pen.fillStyle = "#222";
+    outline(view, j, ink.soft, 1.5);
+    pen.strokeStyle = pen.fillStyle = ink.ink;
     pen.lineWidth = 1.5;
     pen.beginPath();
     pen.moveTo(x0, y0);
@@ -229,8 +238,8 @@
     const y = HEIGHT - AXIS + 2, span = to - from;
     let step = Math.pow(10, Math.floor(Math.log10(span / 6)));
     for (const factor of [1, 2, 5, 10]) if (span / (step * factor) <= 10) { step *= factor; break; }
-    pen.strokeStyle = "#76808d";
-    pen.fillStyle = "#39424e";
+    pen.strokeStyle = ink.soft;
+    pen.fillStyle = ink.ink;
     pen.font = "11px system-ui, sans-serif";
     pen.textAlign = "center";
     pen.lineWidth = 1;
@@ -362,7 +371,11 @@
   }
   for (const item of data.legend) entry(item[0], item[1]);
 
+  window.addEventListener("clustersim-theme", () => { theme(); draw(); });
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => { theme(); draw(); });
+  theme();
   resize();
+  window.addEventListener("beforeprint", () => { theme(); resize(); });
   window.clustersimTimeline = { search: search, range: range, data: data, describe: describe };
   document.documentElement.dataset.boxes = data.views.reduce((sum, view) => sum + view.start.length, 0);
   document.documentElement.dataset.readyMs = Math.round(performance.now());
