@@ -163,7 +163,7 @@ def fit_surface(op: str, precision: str, points: Iterable[tuple[dict[str, float]
     )
 
 
-_NOT_IN_NAME = ("bytes", "group", "place", "beside")
+_NOT_IN_NAME = ("bytes", "group", "place", "beside", "precision")
 
 
 def _add_curves(draft: Draft, kind: str, records: list[Record]) -> None:
