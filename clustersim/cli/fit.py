@@ -51,7 +51,7 @@ def failures(file: LogFile, nodes: Nodes = None, window: Window = None, constant
         fitted = fit_failures(log, calendar=not constant)
     except ValueError as error:
         raise InputError(Problem("", str(error), file=file)) from None
-    simulated = simulate(fitted, replicas)
+    simulated = fitted.simulate(replicas)
     document = {**fitted.report(), "check": check(fitted, simulated), "block": fitted.data()}
     if out is not None:
         _write(Path(out), fitted, simulated, document)
@@ -67,16 +67,6 @@ def _seconds(text: str) -> float:
         return DURATION.parse(text)
     except ValueError as error:
         raise InputError(Problem("--window", str(error))) from None
-
-
-def simulate(fitted: FittedFailures, replicas: int) -> list[FaultLog]:
-    """Logs of the fitted model, as many nodes for as long as the real one."""
-    from clustersim.faults.simulate import simulate_log
-    from clustersim.hardware.cluster import Cluster
-
-    cluster = Cluster.model_validate({"nodes": fitted.log.population, "node": "dgx-h100", "storage": "tectonic"})
-    model = fitted.model()
-    return [simulate_log([model], cluster, fitted.log.window_s, replica=replica) for replica in range(replicas)]
 
 
 def check(fitted: FittedFailures, simulated: list[FaultLog]) -> dict[str, dict[str, float | None]]:

@@ -131,7 +131,7 @@ class Afflictions:
 
     def moved(self) -> None:
         """Nodes have changed places: slow ones may have come or gone."""
-        if self._slow:
+        if self._slow or self._pace != self._job.prepared.pace:
             self.refresh()
 
     def _paced(self) -> Pace:

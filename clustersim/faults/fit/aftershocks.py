@@ -19,6 +19,7 @@ import numpy as np
 from clustersim.faults.fit.clusters import Clusters
 from clustersim.faults.fit.families import Array
 from clustersim.faults.fit.log import FaultLog
+from clustersim.faults.fit.minimum import minimise
 from clustersim.faults.fit.recurrent import Recurrent, spells_of
 
 
@@ -37,8 +38,6 @@ NONE = Aftershocks(0.0, 3600.0, 0.0, 0.0)
 
 def fit_aftershocks(log: FaultLog, clusters: Clusters, joint: Recurrent) -> Aftershocks:
     """Aftershocks of a log, given the joint fit; ``NONE`` where AIC does not ask for them."""
-    from scipy.optimize import minimize
-
     first = clusters.primary == np.arange(len(log))
     times = log.start_s[first]
     base, again = _background(log, clusters, joint, times)
@@ -55,12 +54,12 @@ def fit_aftershocks(log: FaultLog, clusters: Clusters, joint: Recurrent) -> Afte
         return -float(np.log((1 - replaced) * base + again + shocks).sum()) + (1 - replaced) * total_base + number * ended
 
     nothing = -float(np.log(base + again).sum()) + total_base
-    found = minimize(loss, np.array([-2.0, -2.5, math.log(3 * 3600.0)]), method="L-BFGS-B",
-                     bounds=[(-8, 3), (-8, -0.1), (math.log(600.0), math.log(2 * 86400.0))])  # fmt: skip
-    gain = 2 * (nothing - float(found.fun)) - 2 * 3
+    best, least = minimise(loss, np.array([-2.0, -2.5, math.log(3 * 3600.0)]),
+                           [(-8, 3), (-8, -0.1), (math.log(600.0), math.log(2 * 86400.0))])  # fmt: skip
+    gain = 2 * (nothing - least) - 2 * 3
     if gain <= 0:
         return NONE
-    return Aftershocks(math.exp(found.x[1]), math.exp(found.x[2]), 1 / (1 + math.exp(-found.x[0])), gain)
+    return Aftershocks(math.exp(best[1]), math.exp(best[2]), 1 / (1 + math.exp(-best[0])), gain)
 
 
 def _background(log: FaultLog, clusters: Clusters, joint: Recurrent, times: Array) -> tuple[Array, Array]:

@@ -1,4 +1,4 @@
-"""Rates that change over the calendar: piecewise-constant factors, their edges chosen by AIC."""
+"""Rates that change over the calendar: piecewise-constant factors, their edges chosen by BIC."""
 
 from __future__ import annotations
 
@@ -55,8 +55,8 @@ def edges_of(window_s: float, width_s: float) -> Array:
 def change_points(number: Array, exposure: Array, cell_s: float, window_s: float, kind: str) -> Array:
     """Edges of the periods of constant rate, by dynamic programming over cells of equal length.
 
-    The best partition minimises minus twice the log likelihood plus 2 for each parameter (AIC): a level for each period, and
-    for each edge its place.
+    The best partition minimises minus twice the log likelihood plus the logarithm of the number of events for each parameter
+    (BIC; AIC finds changes in noise, since an edge may be put anywhere): a level for each period, and for each edge its place.
 
     Args:
         number: events in each cell, shape ``(cells,)``.
@@ -67,10 +67,11 @@ def change_points(number: Array, exposure: Array, cell_s: float, window_s: float
     cells = len(number)
     events, trials = np.concatenate([[0.0], np.cumsum(number)]), np.concatenate([[0.0], np.cumsum(exposure)])
     best = np.full(cells + 1, math.inf)
-    best[0], before = -4.0 + 2.0, np.zeros(cells + 1, dtype=np.int64)
+    penalty = 2 * math.log(max(float(events[-1]), 2.0))
+    best[0], before = -penalty, np.zeros(cells + 1, dtype=np.int64)
     for end in range(1, cells + 1):
         found, at_risk = events[end] - events[:end], trials[end] - trials[:end]
-        total = best[:end] - 2 * _log_likelihood(found, at_risk, kind) + 4.0
+        total = best[:end] - 2 * _log_likelihood(found, at_risk, kind) + penalty
         before[end] = int(np.argmin(total))
         best[end] = total[before[end]]
     edges, at = [window_s], int(before[cells])

@@ -54,7 +54,7 @@ class FittedFailures:
         """The ``failures`` and ``repair`` blocks as scenario data."""
         joint, groups = self.recurrent, self.clusters
         entry: dict[str, Any] = {"name": name, "kind": "fleet", "component": "node", "severity": "node",
-                                 "mtbf": duration(1 / joint.rate / (1 - self.aftershocks.replaced)), "detection": detection}  # fmt: skip
+                                 "mtbf": duration(1 / (joint.rate * (1 - self.aftershocks.replaced))), "detection": detection}  # fmt: skip
         if joint.frailty < LARGEST_SHAPE / 10:
             entry["frailty"] = {"shape": number(joint.frailty)}
         if len(joint.calendar.factors) > 1:
@@ -96,6 +96,15 @@ class FittedFailures:
         large = [{"name": label, "share": number(share)} for label, share in shares.items() if share >= LEAST_CLASS_SHARE]
         rest = sum(share for share in shares.values() if share < LEAST_CLASS_SHARE)
         return [*large, {"name": "other (rare)", "share": number(rest)}] if rest else large
+
+    def simulate(self, replicas: int, seed: int = 0) -> list[FaultLog]:
+        """Logs of the fitted model, as many nodes for as long as the real one."""
+        from clustersim.faults.simulate import simulate_log
+        from clustersim.hardware.cluster import Cluster
+
+        cluster = Cluster.model_validate({"nodes": self.log.population, "node": "dgx-h100", "storage": "tectonic"})
+        model = self.model()
+        return [simulate_log([model], cluster, self.log.window_s, seed=seed, replica=replica) for replica in range(replicas)]
 
     def model(self) -> FleetFailure:
         """The failure model itself."""
@@ -162,10 +171,11 @@ def fit_failures(log: FaultLog, *, calendar: bool = True, intervals: bool = True
     joint = fit_recurrent(log, clusters, calendar=calendar, intervals=intervals)
     return FittedFailures(
         log=log, description=describe(log), clusters=clusters,
-        recurrent=joint, aftershocks=fit_aftershocks(log, clusters, joint), repairs=fit_repairs(log, clusters, joint.failed, calendar=calendar),
+        recurrent=joint, aftershocks=fit_aftershocks(log, clusters, joint), repairs=fit_repairs(log, clusters, joint.failed, calendar=calendar, intervals=intervals),
         fleet_gaps=compare(Lifetimes.of(gaps), intervals=intervals),
         refaults=compare(Lifetimes.of(up, observed), intervals=intervals) if observed.sum() >= 2 else [],
-        constant_rate_p=constant_rate_p(log.start_s, log.window_s), lemons=lemons(log))  # fmt: skip
+        constant_rate_p=constant_rate_p(log.start_s, log.window_s),
+        lemons=lemons(log))  # fmt: skip
 
 
 def number(value: float) -> float:

@@ -27,6 +27,7 @@ from clustersim.faults.fit.calendar import Periods, best_edges, cells_of, change
 from clustersim.faults.fit.clusters import RECENT_S, Clusters
 from clustersim.faults.fit.families import FAMILIES, Array, Family
 from clustersim.faults.fit.log import FaultLog
+from clustersim.faults.fit.minimum import minimise
 
 ROUNDS = 8
 UPDATES = 5
@@ -51,6 +52,7 @@ class Spells:
     """Index of the fault that was repaired before the spell; −1: none."""
     fault_s: Array
     """Start of that fault; the spell's own begin where there was none."""
+    faults: int
     population: int
     window_s: float
 
@@ -110,7 +112,7 @@ def spells_of(log: FaultLog, clusters: Clusters) -> Spells:
     before_ = np.array(fault, dtype=np.int64)
     return Spells(np.array(node, dtype=np.int64), np.array(begin), np.array(end), np.array(age), np.array(event, dtype=bool),
                   np.array(again, dtype=bool), before_, np.where(before_ >= 0, log.start_s[before_], np.array(begin)),
-                  log.population, log.window_s)  # fmt: skip
+                  len(log), log.population, log.window_s)  # fmt: skip
 
 
 def fit_recurrent(log: FaultLog, clusters: Clusters, *, calendar: bool = True,
@@ -206,8 +208,6 @@ class _Likelihood:
 
 
 def _fit_family(spells: Spells, family: Family, edges: Array, calendar: bool, intervals: bool) -> Recurrent:
-    from scipy.optimize import minimize
-
     likelihood = _Likelihood(spells, family)
     up = float((spells.end - spells.begin).sum()) + likelihood.untouched * spells.window_s
     theta = np.array([math.log(spells.event.sum() / up / 1.5), 0.3, -0.8, -0.7 if family.name == "weibull" else 0.8,
@@ -220,11 +220,11 @@ def _fit_family(spells: Spells, family: Family, edges: Array, calendar: bool, in
     for turn in range(ROUNDS if calendar else 1):
         for _ in range(UPDATES if calendar else 0):
             periods = _calendar(likelihood, theta, periods, again)
-        found = minimize(lambda at, now=(periods, again): -likelihood(at, *now), theta, method="L-BFGS-B", bounds=bounds)
-        improved, theta, value = -float(found.fun) - value, found.x, -float(found.fun)
+        theta, loss = minimise(lambda at, now=(periods, again): -likelihood(at, *now), theta, bounds)
+        improved, value = -loss - value, -loss
         if turn > 2 and abs(improved) < 1e-2:
             break
-    failed = np.zeros(int(spells.fault.max()) + 2)
+    failed = np.zeros(spells.faults + 1)  # the last one takes what has no fault before it
     failed[spells.fault] = _failed(likelihood, theta, periods, again)
     fitted = Recurrent(math.exp(theta[0]), math.exp(theta[1]), 1 / (1 + math.exp(-theta[2])), 1 / (1 + math.exp(-theta[5])),
                        family, (math.exp(theta[3]), math.exp(theta[4])), periods, again, failed[:-1], value, {})  # fmt: skip

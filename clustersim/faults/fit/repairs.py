@@ -25,6 +25,7 @@ from clustersim.faults.fit.clusters import LINK_S, Clusters
 from clustersim.faults.fit.families import Array, Family
 from clustersim.faults.fit.lifetimes import Fit, Lifetimes, compare
 from clustersim.faults.fit.log import FaultLog
+from clustersim.faults.fit.minimum import minimise
 
 MEAN_TOLERANCE = 0.10
 SEARCHED_S = tuple(days * 86400.0 for days in (10, 15, 20, 30, 60, 90))
@@ -46,14 +47,16 @@ class Repairs:
     zeros: int
 
 
-def fit_repairs(log: FaultLog, clusters: Clusters, failed: Array | None = None, *, calendar: bool = True) -> Repairs:
+def fit_repairs(log: FaultLog, clusters: Clusters, failed: Array | None = None, *, calendar: bool = True,
+                intervals: bool = True) -> Repairs:  # fmt: skip
     """The family and the periods of the repair time.
 
     Args:
         log: the faults.
         clusters: groups, of which each holds one repair.
         failed: of each fault the chance that its repair did not hold; null: haste is not asked for.
-        calendar: let the scale change over time.
+        calendar: let the speed change over time.
+        intervals: also find intervals of the fits without speeds.
 
     Raises:
         ValueError: with fewer than two repairs.
@@ -62,7 +65,7 @@ def fit_repairs(log: FaultLog, clusters: Clusters, failed: Array | None = None, 
     shared = clusters.follower & (np.abs(log.end_s - log.end_s[primary]) <= LINK_S)
     keep = ~shared & (log.down_s > 0)
     data = Lifetimes.of(log.down_s[keep], log.closed[keep])
-    overall = compare(data)
+    overall = compare(data, intervals=intervals)
     edges = [np.array([0.0, log.window_s])]
     edges += [edges_of(log.window_s, width) for width in SEARCHED_S if calendar and log.window_s >= 2 * width]
     weight = None if failed is None else failed[keep]
@@ -77,18 +80,16 @@ def fit_repairs(log: FaultLog, clusters: Clusters, failed: Array | None = None, 
 
 def _fit(start: Fit, data: Lifetimes, times: Array, edges: Array, failed: Array | None) -> Repairs:
     """One shape and scale of the work, one haste, a speed a period of the calendar, by maximum likelihood."""
-    from scipy.optimize import minimize
-
     family, shapes, periods = start.family, len(start.values) - 1, len(edges) - 1
     problem = _Work(start, data, times, edges, failed)
     first = np.concatenate([np.log(start.values[:-1]), [0.0], np.zeros(periods)])
     bounds = [(-3.0, 3.0)] * shapes + [(-4.0, 4.0) if failed is not None else (0.0, 0.0)] + [(-6.0, 6.0)] * periods
-    found = minimize(problem.loss, first, jac=problem.gradient, method="L-BFGS-B", bounds=bounds, options={"maxiter": 2000})
-    head, speed = problem.split(found.x)
+    best, loss = minimise(problem.loss, first, bounds, problem.gradient)
+    head, speed = problem.split(best)
     lengths = np.diff(edges)
     mean = float((np.exp(speed) * lengths).sum() / lengths.sum())
     values = (*(float(item) for item in np.exp(head[:shapes])), start.values[-1] / mean)
-    criterion = 2 * (shapes + (failed is not None) + periods) + 2 * float(found.fun)
+    criterion = 2 * (shapes + (failed is not None) + periods) + 2 * loss
     return Repairs(family, values, math.exp(head[shapes]), Periods(edges, np.exp(speed) / mean), criterion, math.nan, [], 0)
 
 
