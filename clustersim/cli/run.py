@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -38,6 +38,10 @@ def command(
     workers: Workers = None,
     executor: ExecutorName = None,
     address: Address = None,
+    trace: Annotated[
+        str | None,
+        typer.Option("--trace", metavar="FILE.json", show_default=False, help="Also write replica 0 for ui.perfetto.dev."),
+    ] = None,
     quiet: Quiet = False,
     verbose: Verbose = 0,
 ) -> None:
@@ -59,6 +63,10 @@ def command(
     if json:
         documents = [answer.document for answer in answers]
         print_json(documents if len(loaded) > 1 else documents[0])
+    if trace is not None:
+        from clustersim.report.run_trace import write_run_trace
+
+        talk.remark(f"wrote {write_run_trace(trace, loaded[0], seed)}")
     _end(answers, talk)
 
 

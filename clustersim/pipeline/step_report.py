@@ -46,6 +46,17 @@ class StepReport:
     interval_s: tuple[float, float] | None = None
     """Where 95 % of such predictions lie, seconds; null without a profile that states its uncertainty."""
 
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        from clustersim.shown import shown
+
+        parts = [(f"… {name}", f"{seconds / self.step_time_s:.1%}") for name, seconds in self.breakdown_s.items() if seconds]
+        memory = f"{self.memory['peak_bytes'] / 2**30:.1f} of {self.memory['limit_bytes'] / 2**30:.1f} GiB"
+        rows = [("step time", f"{self.step_time_s:.4g} s"), *parts, ("tokens a second", self.tokens_per_s),
+                ("TFLOP/s a GPU", self.tflops_per_gpu), ("MFU", f"{self.mfu:.1%}"), ("HFU", f"{self.hfu:.1%}"),
+                ("bubble", f"{self.bubble_fraction:.1%}"), ("memory, fullest rank", memory)]  # fmt: skip
+        return shown(f"One step on {self.gpus:,} GPUs", rows)
+
     def to_dict(self) -> dict[str, Any]:
         """The ``step`` object of the JSON output."""
         interval = {} if self.interval_s is None else {"step_time_interval_s": list(self.interval_s)}
@@ -110,13 +121,17 @@ def peak_of(step: StepModel) -> float:
 def bubbles_of(step: StepModel, seconds: float) -> dict[str, float]:
     """Idle time of the average rank under the three definitions. A rank is idle while its stream waits; exposed
     messages are work."""
-    shape, timeline = step.plan.shape, step.timeline()
+    shape, timeline = step.plan.shape, step.timeline(gathers=False)
     work = np.einsum("rks,ksc->r", shape.counts, step.costs.table)
-    idle = np.maximum(timeline.makespan - work, 0.0)
-    inside = np.maximum(timeline.rank_span - work, 0.0)
+    whole, span = timeline.makespan, timeline.rank_span
+    if len(step.replayers) > 1:  # without flush: from one step to the next of the steady state
+        whole = step.pipeline_seconds
+        span = np.full_like(span, whole)
+    idle = np.maximum(whole - work, 0.0)
+    inside = np.maximum(span - work, 0.0)
     return {
         "step": float(idle.mean() / seconds),
-        "span": float(inside.mean() / timeline.rank_span.max()),
+        "span": float(inside.mean() / span.max()),
         "work": float(idle.mean() / work.mean()),
     }
 

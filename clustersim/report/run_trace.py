@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from clustersim.report.course import Course, course_of
 from clustersim.report.story import Row
+
+if TYPE_CHECKING:
+    from clustersim.scenario.schema import Scenario
 
 _MICRO = 1e6
 _TRACKS = ("job", "saves", "failures", "nodes", "repair shop")
@@ -46,6 +50,28 @@ def run_trace(
 def run_trace_json(rows: Sequence[Row], wall_s: float, step_s: float, *, name: str = "run", spares: int = 0) -> str:
     """``run_trace`` as text."""
     return json.dumps(run_trace(rows, wall_s, step_s, name=name, spares=spares), allow_nan=False, separators=(",", ":"))
+
+
+def write_run_trace(path: str | Path, scenario: Scenario, seed: int | None = None, replica: int = 0) -> Path:
+    """Run one replica again and write its trace.
+
+    Raises:
+        InputError: the file cannot be written.
+    """
+    from clustersim.errors import InputError
+    from clustersim.report.story import rows_of
+    from clustersim.run.simulate import run_replica
+    from clustersim.study.replicas import prepared_for
+
+    prepared = prepared_for(scenario)
+    result = run_replica(prepared, scenario.simulation.seed if seed is None else seed, replica)
+    rows, spares = list(rows_of(result.events)), scenario.cluster.spare_nodes
+    text = run_trace_json(rows, result.wall_s, prepared.pace.nominal_s, name=scenario.name, spares=spares)
+    try:
+        Path(path).write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    return Path(path)
 
 
 def _names() -> Iterator[dict[str, Any]]:

@@ -113,8 +113,12 @@ def _heat_map(found: Sweep, rows: list[dict[str, Any]], metric: str, axes: Axes)
     columns = list(dict.fromkeys(str(row[across]) for row in rows))
     lines = list(dict.fromkeys(str(row[down]) for row in rows))
     cells = np.full((len(lines), len(columns)), np.nan)
+    halves = np.full(cells.shape, np.nan)
     for row in rows:
         cells[lines.index(str(row[down])), columns.index(str(row[across]))] = row[f"mean_{metric}"]
+        if row[f"ci95_high_{metric}"] is not None:
+            half = row[f"ci95_high_{metric}"] - row[f"mean_{metric}"]
+            halves[lines.index(str(row[down])), columns.index(str(row[across]))] = half
     image = axes.imshow(cells, cmap="cividis", aspect="auto", origin="lower")
     axes.figure.colorbar(image, ax=axes, label=f"mean {metric}")
     axes.set_xticks(range(len(columns)), columns, rotation=30, ha="right", fontsize=8)
@@ -125,5 +129,7 @@ def _heat_map(found: Sweep, rows: list[dict[str, Any]], metric: str, axes: Axes)
         middle = (np.nanmin(cells) + np.nanmax(cells)) / 2
         for (line, column), value in np.ndenumerate(cells):
             if np.isfinite(value):
-                axes.text(column, line, f"{value:.4g}", ha="center", va="center", fontsize=7,
+                half = halves[line, column]
+                said = f"{value:.4g}" + (f"\n± {half:.2g}" if np.isfinite(half) else "")
+                axes.text(column, line, said, ha="center", va="center", fontsize=7,
                           color="white" if value < middle else "black")  # fmt: skip

@@ -61,6 +61,14 @@ class RunResult:
         """The metrics by name, with ``ledger_s`` as a mapping by category."""
         return {**{name: getattr(self, name) for name in self.METRICS}, "ledger_s": dict(self.ledger_s)}
 
+    def _repr_html_(self) -> str:
+        """A table for notebooks."""
+        from clustersim.shown import shown
+
+        told = [(name, getattr(self, name)) for name in self.METRICS]
+        spent = [(f"… {name}", f"{seconds / self.wall_s:.3%}") for name, seconds in self.ledger_s.items() if seconds > 0]
+        return shown("One replica of a run", [*told, *spent])
+
     @property
     def events(self) -> pd.DataFrame:
         """The event log, a row an event (see ``clustersim.run.log.Entry``); empty if the run kept none."""

@@ -62,6 +62,17 @@ class Comparison:
              for outcome in self.outcomes for number, replica in enumerate(outcome.replicas) if replica is not None]
         )  # fmt: skip
 
+    def _repr_html_(self) -> str:
+        """The verdicts and a table of means for notebooks."""
+        from html import escape
+
+        from clustersim.shown import shown, with_interval
+
+        told = [outcome.summaries() for outcome in self.outcomes]
+        rows = [(metric, *(with_interval(item.get(metric)) for item in told)) for metric in HEADLINE]
+        said = "".join(f"<p>{escape(text)}</p>" for text in self.sentences())
+        return said + shown("Means over replicas", rows, ("", *(outcome.label for outcome in self.outcomes)))
+
     def sentences(self) -> list[str]:
         """What the data say, a sentence a pair, about the most decisive metric that both have."""
         pairs = dict.fromkeys((found.a, found.b) for found in self.differences)

@@ -148,6 +148,14 @@ class Plan:
 
         return pd.DataFrame(self.rows())
 
+    def _repr_html_(self) -> str:
+        """The designs, best first, for notebooks."""
+        from clustersim.shown import shown
+
+        rows = [(design.outcome.label, design.goodput, design.candidate.seconds, design.headroom_bytes / 2**30)
+                for design in self.designs]  # fmt: skip
+        return shown("Plan", rows, ("design", "tokens a second", "step [s]", "to spare [GiB]"))
+
     def why(self) -> list[str]:
         """Why the best step is best, and what single changes would lose."""
         return explain(self.search).lines()

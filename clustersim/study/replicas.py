@@ -92,6 +92,13 @@ class ReplicaTable:
         metrics = {name: summary(self.values(name)) for name in self.columns}
         return {**metrics, "ledger_s": {name: summary(list(column)) for name, column in self.ledger.items()}}
 
+    def _repr_html_(self) -> str:
+        """A table for notebooks: means with half a 95 % interval."""
+        from clustersim.shown import shown, with_interval
+
+        rows = [(name, with_interval(item)) for name, item in self.to_dict().items() if name != "ledger_s"]
+        return shown(f"{self.scenario}: {self.replicas} replicas, seed {self.seed}", rows, ("metric", "mean"))
+
     def to_frame(self) -> pd.DataFrame:
         """A row a replica: its metrics, then ``ledger_<category>_s``."""
         import pandas as pd

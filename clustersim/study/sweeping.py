@@ -70,6 +70,17 @@ class Sweep:
             writer.writerow({key: _cell(value) for key, value in row.items()})
         return out.getvalue()
 
+    def _repr_html_(self) -> str:
+        """A row a point for notebooks."""
+        from clustersim.shown import shown, with_interval
+
+        names = ("goodput_tokens_per_s", "ettr", "interruptions")
+        rows = []
+        for outcome in self.outcomes:
+            told = outcome.summaries()
+            rows.append((outcome.label, *(with_interval(told.get(name)) for name in names), outcome.error or ""))
+        return shown("Sweep", rows, ("point", *names, "error"))
+
     def best(self, metric: str = "goodput_tokens_per_s") -> Outcome | None:
         """The point with the best mean of a metric; the first of equals; None when no point has it."""
         scored = [(told["mean"], outcome) for outcome in self.outcomes
