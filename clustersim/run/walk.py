@@ -115,7 +115,8 @@ class Walk:
         step = stretch.step + stretch.steps_before(save + 1)
         elapsed = self._trainer.env.now - (stretch.stall_end(save) - stretch.outlay(save).stall_s)
         late = stretch.leg_at(save).late_s if save >= 0 else 0.0
-        return self._saver(step, stretch.number + save + 1, stretch.serial + save + 1, elapsed, late)
+        held = [tier for tier, _ in stretch.pattern.tiers if (stretch.durable_s(save, tier) or math.inf) <= self._trainer.env.now]
+        return self._saver(step, stretch.number + save + 1, stretch.serial + save + 1, elapsed, late, held)
 
     def _new_saver(self, step: int, number: int) -> Saver:
         """A save that starts now."""
@@ -124,12 +125,14 @@ class Walk:
         self._trainer.log.add(Entry(self._trainer.env.now, "save_start", "", step))
         return self._saver(step, number, self._trainer.serial)
 
-    def _saver(self, step: int, number: int, serial: int, elapsed_s: float = 0.0, late_s: float = 0.0) -> Saver:
+    def _saver(self, step: int, number: int, serial: int, elapsed_s: float = 0.0, late_s: float = 0.0,
+               held: Sequence[Tier] = ()) -> Saver:  # fmt: skip
+        """A save of which copies on the tiers ``held`` have become durable before."""
         trainer, prepared = self._trainer, self._prepared
         luck = trainer.luck
 
         def durable(tier: Tier) -> None:
-            if luck is not None and luck.fails(serial):
+            if tier in held or (luck is not None and luck.fails(serial)):
                 return
             corrupt = luck is not None and luck.corrupt(serial)
             trainer.copies.add(Copy(step, tier, trainer.env.now, number, corrupt))
