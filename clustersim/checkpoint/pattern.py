@@ -286,7 +286,8 @@ class Stretch:
         serial: saves started in the run so far, by which their luck is told apart.
     """
 
-    __slots__ = ("_head", "_head_starts", "_head_steps", "_place", "flying", "number", "pattern", "serial", "start_s", "step")
+    __slots__ = ("_head", "_head_starts", "_head_steps", "_last", "_place", "flying", "number", "pattern", "serial",
+                 "start_s", "step")  # fmt: skip
 
     def __init__(self, pattern: Pattern, start_s: float, step: int, flying: bool = False, number: int = 0,
                  serial: int = 0) -> None:  # fmt: skip
@@ -294,6 +295,7 @@ class Stretch:
         self.number, self.serial = number, serial
         self._head: tuple[Leg, ...] = ()
         self._place = 0
+        self._last: tuple[float, Spot] | None = None
         if not pattern.never:
             self._head, self._place = self._flown() if flying else pattern.prefix(number)
         self._head_starts = list(itertools.accumulate((leg.length_s for leg in self._head), initial=start_s))
@@ -411,6 +413,11 @@ class Stretch:
 
     def locate(self, time_s: float) -> Spot:
         """Leg, steps done in it, and whether training stands still, at a time from ``start_s`` on."""
+        if self._last is None or self._last[0] != time_s:  # a failure asks several times about its own moment
+            self._last = (time_s, self._located(time_s))
+        return self._last[1]
+
+    def _located(self, time_s: float) -> Spot:
         if self.pattern.never:
             return Spot(0, self._steps_by(time_s - self.start_s, 0, None), False)
         leg = self._leg_by(time_s)
