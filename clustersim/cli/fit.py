@@ -21,13 +21,17 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None, no_args_is_help=True,
                   help="Fit models to measurements: failures from an incident log, a profile from real hardware.")  # fmt: skip
 
-LogFile = Annotated[str, typer.Argument(metavar="FILE.csv", help="Columns node, start, end, class; or pipe-separated sacct output.")]
+LogFile = Annotated[
+    str, typer.Argument(metavar="FILE.csv", help="Columns node, start, end, class; or pipe-separated sacct output.")
+]
 Nodes = Annotated[int | None, typer.Option("--nodes", min=1, show_default=False,
                                            help="Nodes that were watched, those without a fault included.")]  # fmt: skip
 Window = Annotated[str | None, typer.Option("--window", metavar="DURATION", show_default=False,
                                             help="Length of the log ('349 d'); default: up to its last time.")]  # fmt: skip
 Constant = Annotated[bool, typer.Option("--constant", help="One rate for the whole time: no calendar.")]
-Check = Annotated[int, typer.Option("--replicas", min=0, help="Logs to simulate with the fitted model, to hold against the real one.")]
+Check = Annotated[
+    int, typer.Option("--replicas", min=0, help="Logs to simulate with the fitted model, to hold against the real one.")
+]
 
 
 app.command("profile")(profile_command)
@@ -46,7 +50,7 @@ def failures(file: LogFile, nodes: Nodes = None, window: Window = None, constant
     talk = Talk(quiet, 0)
     log = read_log(Path(file), population=nodes, window_s=None if window is None else _seconds(window))
     if nodes is None:
-        talk.remark(f"taking the {log.population} nodes that the log names as all nodes that were watched (--nodes says otherwise)")
+        talk.remark(f"taking the {log.population} nodes that the log names as all that were watched (or say --nodes)")
     try:
         fitted = fit_failures(log, calendar=not constant)
     except ValueError as error:

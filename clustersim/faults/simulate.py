@@ -38,7 +38,9 @@ def simulate_log(causes: Sequence[FailureModel], cluster: Cluster, window_s: flo
     watching = [index for index, each in enumerate(arrivals) if each.observes]
     down: dict[int, float] = {}
     names: list[str] = []
-    columns: tuple[list[float], list[float], list[str]] = ([], [], [])
+    starts: list[float] = []
+    ends: list[float] = []
+    classes: list[str] = []
 
     def tell(change: Change) -> None:
         for index in watching:
@@ -64,11 +66,12 @@ def simulate_log(causes: Sequence[FailureModel], cluster: Cluster, window_s: flo
             replayed = getattr(hit.cause, "replays", False)
             if node in down and not replayed:
                 continue
-            end = time + hit.repair_s
+            end = time + hit.repair_s + (hit.detection_s if replayed else 0.0)  # a log's down time holds its detection
             names.append(str(node))
-            for column, value in zip(columns, (time, end, hit.cause.name.rpartition("/")[2]), strict=True):
-                column.append(value)  # type: ignore[arg-type]
+            starts.append(time)
+            ends.append(end)
+            classes.append(hit.cause.name.rpartition("/")[2])
             down[node] = max(end, down.get(node, -math.inf))
             heapq.heappush(heap, (down[node], 0, node))
             tell(Change(time, "failed", node, node))
-    return FaultLog.of(names, *columns, window_s=window_s, population=cluster.nodes)
+    return FaultLog.of(names, starts, ends, classes, window_s=window_s, population=cluster.nodes)

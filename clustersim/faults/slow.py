@@ -6,7 +6,8 @@ times as long; the job slows to its slowest rank through the step model. An inte
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal, NamedTuple
+import math
+from typing import Literal, NamedTuple
 
 from pydantic import Field
 
@@ -14,14 +15,10 @@ from clustersim.distributions import Constant, Distribution
 from clustersim.faults.factor import Factor
 from clustersim.faults.failure import FailureModel, Severity
 from clustersim.faults.hazard.calendar import Calendar, Clock
-from clustersim.faults.hazard.lifetime import Lifetime
 from clustersim.faults.process import Arrivals, Hit, Site
 from clustersim.faults.watch import StragglerWatch
 from clustersim.part import Block
 from clustersim.units import PositiveSeconds
-
-if TYPE_CHECKING:
-    import numpy as np
 
 
 class Slow(NamedTuple):
@@ -75,8 +72,6 @@ class FailSlow(FailureModel, kind="fail-slow", aliases=("straggler",)):
 
     def busy_share(self, units: int) -> float:
         """Expected share of time with at least one episode, by a Poisson number of them under way (M/G/∞)."""
-        import math
-
         return -math.expm1(-units * self.length.mean_s() / self.mtbf)
 
 
@@ -103,8 +98,9 @@ class _Episodes(Arrivals):
         first, last = (0, self._site.nodes) if cause.what == "cluster" else (
             self._site.places(cause, unit, self._units, self._aim - unit))  # fmt: skip
         length, factor = cause.length.sample(self._marks), cause.depth.sample(self._marks)
-        noticed = cause.watch.notice(factor, length, self._watch) if cause.watch is not None and cause.what != "cluster" else None
-        blamed = cause.watch.blame(self._watch) if cause.watch is not None and noticed is not None else None
+        watch = cause.watch if cause.what != "cluster" else None
+        noticed = None if watch is None else watch.notice(factor, length, self._watch)
+        blamed = None if watch is None or noticed is None else watch.blame(self._watch)
         slow = Slow(self._spans(length), factor, cause.what, noticed, blamed)
         repair = (cause.repair or self._site.repair).sample(self._repair)
         hit = Hit(self.next_s, cause, first, last, 0.0, repair, extra=slow)
@@ -139,7 +135,7 @@ class FalseAlarm(FailureModel, kind="false-alarm"):
         """A Poisson process over the job's places."""
         from clustersim.faults.process import PoissonArrivals
 
-        return None if site.block is not None else PoissonArrivals(_spread(self, site), site, site.nodes)
+        return None if site.block is not None else PoissonArrivals(_spread(self, site), site, site.nodes)  # type: ignore[arg-type]
 
 
 def _spread(cause: FalseAlarm, site: Site) -> FalseAlarm:

@@ -28,7 +28,7 @@ class ExitCode(Distribution, kind="exit-code"):
     localise: Distribution = Constant(value=0.0)
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        return self.react.draw(rng, size) + self.localise.draw(rng, size)
+        return np.asarray(self.react.draw(rng, size) + self.localise.draw(rng, size))
 
     def mean_s(self) -> float:
         return self.react.mean_s() + self.localise.mean_s()
@@ -45,7 +45,7 @@ class Heartbeat(Distribution, kind="heartbeat"):
     localise: Distribution = Constant(value=0.0)
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        return self.every * (self.missed - rng.random(size)) + self.localise.draw(rng, size)
+        return np.asarray(self.every * (self.missed - rng.random(size)) + self.localise.draw(rng, size))
 
     def mean_s(self) -> float:
         return self.every * (self.missed - 0.5) + self.localise.mean_s()
@@ -67,7 +67,7 @@ class Inspection(Distribution, kind="inspection"):
     def draw(self, rng: np.random.Generator, size: int) -> Array:
         missed = rng.geometric(self.catch, size) - 1
         looks = rng.random(size) + missed + self.confirm - 1
-        return self.every * looks + self.takes + self.localise.draw(rng, size)
+        return np.asarray(self.every * looks + self.takes + self.localise.draw(rng, size))
 
     def mean_s(self) -> float:
         looks = 0.5 + (1 / self.catch - 1) + self.confirm - 1
@@ -85,7 +85,7 @@ class CollectiveTimeout(Distribution, kind="collective-timeout"):
     localise: Distribution = Constant(value=0.0)
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        return self.timeout + self.react.draw(rng, size) + self.localise.draw(rng, size)
+        return np.asarray(self.timeout + self.react.draw(rng, size) + self.localise.draw(rng, size))
 
     def mean_s(self) -> float:
         return self.timeout + self.react.mean_s() + self.localise.mean_s()
@@ -97,7 +97,7 @@ class FirstOf(Distribution, kind="first-of"):
     of: tuple[Distribution, ...] = Field(min_length=1)
 
     def draw(self, rng: np.random.Generator, size: int) -> Array:
-        return np.min([each.draw(rng, size) for each in self.of], axis=0)
+        return np.asarray(np.min([each.draw(rng, size) for each in self.of], axis=0))
 
     def mean_s(self) -> float:
         """By a million draws of a fixed stream: the minimum has no closed form in general."""

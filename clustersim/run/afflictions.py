@@ -6,6 +6,7 @@ is noticed, and a corruption that comes to light, strike like any other failure 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
@@ -86,8 +87,8 @@ class Afflictions:
             number, self._number = self._number, self._number + 1
             entry = (node, max(1.0, round(slow.factor, 2)), slow.what)  # alike, so that paces repeat
             key = (node, slow.spans[0][0])
-            self._at(begin, lambda number=number, entry=entry, key=key: self._start(number, entry, key))
-            self._at(end, lambda number=number: self._set(number, None))
+            self._at(begin, functools.partial(self._start, number, entry, key))
+            self._at(end, functools.partial(self._set, number, None))
         if slow.noticed_s is not None:
             self._at(hit.time_s + slow.noticed_s, lambda: self._noticed(hit, slow, node))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import math
 from typing import Any
 
@@ -81,7 +82,7 @@ def test_persistence_and_haste() -> None:
     again = np.zeros(len(log), dtype=bool)
     again[following[observed & (np.abs(gaps - 3600) < 1e-3)]] = True  # faults that came back
     order = np.lexsort((log.start_s, log.node))
-    previous = {int(b): int(a) for a, b in zip(order[:-1], order[1:], strict=True) if log.node[a] == log.node[b]}
+    previous = {int(b): int(a) for a, b in itertools.pairwise(order) if log.node[a] == log.node[b]}
     failed = np.zeros(len(log), dtype=bool)
     for row in np.flatnonzero(again):
         failed[previous[int(row)]] = True

@@ -43,12 +43,12 @@ class Periods:
     def cumulated(self, times: Array) -> Array:
         """Integral of the factor from 0 to each time, in seconds."""
         at_edges = np.concatenate([[0.0], np.cumsum(np.diff(self.edges) * self.factors)])
-        return np.interp(times, self.edges, at_edges)
+        return np.asarray(np.interp(times, self.edges, at_edges), dtype=np.float64)
 
 
 def edges_of(window_s: float, width_s: float) -> Array:
     """Edges of equal periods; a last one shorter than half a width joins the one before."""
-    number = max(1, int(math.floor(window_s / width_s + 0.5)))
+    number = max(1, math.floor(window_s / width_s + 0.5))
     return np.append(np.arange(number) * width_s, window_s)
 
 

@@ -66,7 +66,7 @@ def find_clusters(log: FaultLog, link_s: float = LINK_S) -> Clusters:
     primary = np.maximum.accumulate(np.where(opens, np.arange(n), 0))
     group = np.cumsum(opens) - 1
     follower = ~opens & ~_recent(log, RECENT_S)
-    numbers = np.bincount(group, weights=follower)
+    numbers = np.bincount(group, weights=follower).astype(np.float64)
     chance = len(numbers) / log.window_s * link_s  # followers that a Poisson process of the primaries' rate would feign
     raw, dispersion, ends = negative_binomial(numbers)
     mean = max(raw - chance, 0.0)

@@ -51,7 +51,8 @@ class Lifetimes:
     @property
     def complete(self) -> Array:
         """The times whose end was seen."""
-        return self.times[self.observed]
+        complete: Array = self.times[self.observed]
+        return complete
 
 
 @dataclass(frozen=True)

@@ -142,12 +142,12 @@ def _log_of_rows(rows: list[dict[str, str]], columns: list[str], file: str, popu
             problems.append(Problem("end", f"ends {begin - end:.6g} s before its start", file, line))
     if problems:
         raise InputError(problems)
-    start, end = np.array(starts) - origin, np.array(ends) - origin
-    seen = np.concatenate([start, end[np.isfinite(end)]])
+    begins, until = np.array(starts) - origin, np.array(ends) - origin
+    seen = np.concatenate([begins, until[np.isfinite(until)]])
     window = float(seen.max()) if window_s is None else window_s
-    if start.min() < 0 or start.max() > window:
+    if begins.min() < 0 or begins.max() > window:
         raise InputError(Problem("start", f"lies outside of the window of {window:.6g} s", file))
-    log = FaultLog.of([row["node"] for row in rows], start, end, [row.get("class", "") for row in rows],
+    log = FaultLog.of([row["node"] for row in rows], begins, until, [row.get("class", "") for row in rows],
                       window_s=window, population=population)  # fmt: skip
     return replace(log, resolution_s=resolution(seen))
 

@@ -52,9 +52,10 @@ class FittedFailures:
 
     def data(self, name: str = "fleet", detection: str = "1 min") -> dict[str, Any]:
         """The ``failures`` and ``repair`` blocks as scenario data."""
-        joint, groups = self.recurrent, self.clusters
+        joint = self.recurrent
         entry: dict[str, Any] = {"name": name, "kind": "fleet", "component": "node", "severity": "node",
-                                 "mtbf": duration(1 / (joint.rate * (1 - self.aftershocks.replaced))), "detection": detection}  # fmt: skip
+                                 "mtbf": duration(1 / (joint.rate * (1 - self.aftershocks.replaced))),
+                                 "detection": detection}  # fmt: skip
         if joint.frailty < LARGEST_SHAPE / 10:
             entry["frailty"] = {"shape": number(joint.frailty)}
         if len(joint.calendar.factors) > 1:
@@ -171,7 +172,8 @@ def fit_failures(log: FaultLog, *, calendar: bool = True, intervals: bool = True
     joint = fit_recurrent(log, clusters, calendar=calendar, intervals=intervals)
     return FittedFailures(
         log=log, description=describe(log), clusters=clusters,
-        recurrent=joint, aftershocks=fit_aftershocks(log, clusters, joint), repairs=fit_repairs(log, clusters, joint.failed, calendar=calendar, intervals=intervals),
+        recurrent=joint, aftershocks=fit_aftershocks(log, clusters, joint),
+        repairs=fit_repairs(log, clusters, joint.failed, calendar=calendar, intervals=intervals),
         fleet_gaps=compare(Lifetimes.of(gaps), intervals=intervals),
         refaults=compare(Lifetimes.of(up, observed), intervals=intervals) if observed.sum() >= 2 else [],
         constant_rate_p=constant_rate_p(log.start_s, log.window_s),

@@ -12,12 +12,13 @@ is integrated out exactly: for a node with events ``j`` and exposure ``A = λ Σ
 
     L_i = Σ_m e_m Γ(k + m) / Γ(k) · k^k / (k + A)^(k + m) · Π (1 - p F),    Σ_m e_m w^m = Π_j (w λ c_j + r_j)
 
-Both ``c`` and ``p`` may change over the calendar. The factors of ``p`` are those of the recurrence figure itself; those of ``c``
-are updated between maximisations (an EM step) from the share of each event that the base hazard explains.
+Both ``c`` and ``p`` may change over the calendar. The factors of ``p`` are those of the recurrence figure itself; those of
+``c`` are updated between maximisations (an EM step) from the share of each event that the base hazard explains.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 from dataclasses import dataclass, replace
 
@@ -157,7 +158,7 @@ class _Likelihood:
         alive = np.where(self.repaired, 1 - probability * (1 - survivor), 1.0)
         density = np.where(self.repaired, probability * np.exp(self.family.logpdf(self.ages, *values)), 0.0)
         exposure = rate * (periods.cumulated(self.spells.end) - periods.cumulated(self.spells.begin))
-        per_node = np.bincount(self.spells.node, weights=exposure, minlength=self.nodes)
+        per_node = np.bincount(self.spells.node, weights=exposure, minlength=self.nodes).astype(np.float64)
         base = rate * periods.at(self.spells.end[self.index])
         return per_node, base, (density / alive)[self.index], np.log(alive)
 
@@ -220,7 +221,7 @@ def _fit_family(spells: Spells, family: Family, edges: Array, calendar: bool, in
     for turn in range(ROUNDS if calendar else 1):
         for _ in range(UPDATES if calendar else 0):
             periods = _calendar(likelihood, theta, periods, again)
-        theta, loss = minimise(lambda at, now=(periods, again): -likelihood(at, *now), theta, bounds)
+        theta, loss = minimise(functools.partial(_loss, likelihood, periods, again), theta, bounds)
         improved, value = -loss - value, -loss
         if turn > 2 and abs(improved) < 1e-2:
             break
@@ -229,6 +230,10 @@ def _fit_family(spells: Spells, family: Family, edges: Array, calendar: bool, in
     fitted = Recurrent(math.exp(theta[0]), math.exp(theta[1]), 1 / (1 + math.exp(-theta[2])), 1 / (1 + math.exp(-theta[5])),
                        family, (math.exp(theta[3]), math.exp(theta[4])), periods, again, failed[:-1], value, {})  # fmt: skip
     return replace(fitted, ci95=_intervals(likelihood, theta, periods, again)) if intervals else fitted
+
+
+def _loss(likelihood: _Likelihood, periods: Periods, again: Periods, theta: Array) -> float:
+    return -likelihood(theta, periods, again)
 
 
 def _shares(likelihood: _Likelihood, theta: Array, periods: Periods, again: Periods) -> tuple[Array, Array]:
@@ -272,11 +277,11 @@ def _again(spells: Spells) -> Periods:
     cells, length = cells_of(spells.window_s)
     cell = Periods(np.append(np.arange(cells) * length, spells.window_s), np.ones(cells)).index(times)
     number, trials = np.bincount(cell, weights=came, minlength=cells), np.bincount(cell, minlength=cells)
-    edges = change_points(number, trials.astype(np.float64), length, spells.window_s, "binomial")
+    edges = change_points(number.astype(np.float64), trials.astype(np.float64), length, spells.window_s, "binomial")
     period = Periods(edges, np.ones(len(edges) - 1)).index(times)
     mean = float(came.mean())
-    share = (np.bincount(period, weights=came, minlength=len(edges) - 1) + mean) / (np.bincount(period, minlength=len(edges) - 1) + 1)
-    return Periods(edges, share / mean)
+    hits, repairs = np.bincount(period, weights=came, minlength=len(edges) - 1), np.bincount(period, minlength=len(edges) - 1)
+    return Periods(edges, (hits + mean) / (repairs + 1) / mean)
 
 
 def _intervals(likelihood: _Likelihood, theta: Array, periods: Periods, again: Periods) -> dict[str, tuple[float, float]]:

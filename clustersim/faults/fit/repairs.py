@@ -34,8 +34,8 @@ SEARCHED_S = tuple(days * 86400.0 for days in (10, 15, 20, 30, 60, 90))
 @dataclass(frozen=True)
 class Repairs:
     """The fitted repair: ``family`` with ``values`` gives the work in seconds at the speed 1; ``mean_error`` is the relative
-    error of the expected down time before the scale was matched; ``overall`` are fits without speeds and haste, best first; ``zeros`` are down times of 0
-    that no family was asked to explain."""
+    error of the expected down time before the scale was matched; ``overall`` are fits without speeds and haste, best first;
+    ``zeros`` are down times of 0 that no family was asked to explain."""
 
     family: Family
     values: tuple[float, ...]
@@ -142,7 +142,8 @@ class _Work:
         slope = np.zeros(len(work))  # d log density ÷ d log work
         for weight, hasty in self.weights:
             unit = work / (self.scale * math.exp(hasty * head[self.shapes]))
-            slope += weight * (self._each(unit * math.exp(step), shape) - self._each(unit * math.exp(-step), shape)) / (2 * step)
+            high, low = self._each(unit * math.exp(step), shape), self._each(unit * math.exp(-step), shape)
+            slope += weight * (high - low) / (2 * step)
         first = np.empty(len(head))
         for index in range(len(head)):
             shift = np.zeros(len(head))

@@ -324,11 +324,11 @@ class FleetArrivals(Arrivals):
                 continue
             for _ in range(burst.number(rng, struck.time_s)):
                 delay = burst.delay.sample(rng)
-                node = self._neighbour(burst, struck.node)
+                other = self._neighbour(burst, struck.node)
                 shared = rng.random() < burst.shared_repair
-                if node is not None:
+                if other is not None:
                     repair = max(struck.repair_s - delay, 0.0) if shared else None
-                    self._push(struck.time_s + delay, node, "follower", struck.node if shared else -1, repair)
+                    self._push(struck.time_s + delay, other, "follower", struck.node if shared else -1, repair)
 
     def _neighbour(self, burst: Burst, node: int) -> int | None:
         """Another machine of the domain that is up; null when 64 tries find none."""

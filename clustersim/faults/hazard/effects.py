@@ -83,7 +83,8 @@ class Burst(Block):
 
     The number of followers is negative binomial with mean ``followers`` and ``dispersion`` r (null: Poisson). Each follows
     after ``delay``; with probability ``shared_repair`` it has the same fault: it is back together with its primary, and if that
-    repair does not hold (``recurrence``) both fail again together. Followers bring none of their own unless ``chain`` is true (then the mean must be below 1, or the cascade would not end).
+    repair does not hold (``recurrence``) both fail again together. Followers bring none of their own unless ``chain`` is
+    true (then the mean must be below 1, or the cascade would not end).
     """
 
     followers: float = Field(ge=0)
