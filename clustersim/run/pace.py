@@ -31,6 +31,26 @@ class FixedStep:
     mfu: float | None = None
 
 
+@dataclass(frozen=True)
+class NoisyStep:
+    """A step source of which every step takes ``factor`` times as long: one run's luck with its machines.
+
+    Attributes:
+        source: the steps without noise.
+        factor: drawn once a run from ``training.step_noise``.
+        mfu: model FLOP utilisation of an undisturbed step of this run; None: unknown.
+    """
+
+    source: StepSource
+    factor: float
+    mfu: float | None = None
+
+    def step_time(self, conditions: Conditions) -> StepTime:
+        """The source's step, stretched."""
+        found = self.source.step_time(conditions)
+        return found._replace(seconds=found.seconds * self.factor)
+
+
 Step = FixedStep | StepSource | float
 
 
@@ -69,10 +89,18 @@ class Paces:
         else:
             from clustersim.pipeline.conditions import Conditions
 
-            self._source = self._source or step
+            if self._source is None:
+                self._source, self.mfu = step, getattr(step, "mfu", None)
             assert self._source is not None
             seconds, self._tokens = self._measure(Conditions())
         self.nominal = Pace(seconds, seconds * slowdown, seconds)
+
+    def noisy(self, factor: float) -> FixedStep | NoisyStep:
+        """The same steps, each ``factor`` times as long."""
+        mfu = None if self.mfu is None else self.mfu / factor
+        if self._source is None:
+            return FixedStep(self.nominal.step_s * factor, mfu)
+        return NoisyStep(self._source, factor, mfu)
 
     @property
     def flexible(self) -> bool:
@@ -137,4 +165,4 @@ class Paces:
         return self.nominal.step_s * factor, left
 
 
-__all__ = ["FixedStep", "Pace", "Paces", "Step", "StepSource"]
+__all__ = ["FixedStep", "NoisyStep", "Pace", "Paces", "Step", "StepSource"]

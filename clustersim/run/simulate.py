@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from typing import TYPE_CHECKING
 
+from clustersim.rng import stream
 from clustersim.run.job import Job
 from clustersim.run.pace import Step
 from clustersim.run.prepared import Prepared
@@ -19,6 +20,15 @@ def prepare(scenario: Scenario, step: Step | None = None) -> Prepared:
     return Prepared(scenario, step)
 
 
+def _with_noise(prepared: Prepared, seed: int, replica: int) -> Prepared:
+    """The scenario as this run finds it: its steps longer or shorter by one factor of ``training.step_noise``."""
+    noise = prepared.scenario.training.step_noise
+    if noise is None or noise.sd == 0:
+        return prepared
+    factor = float(noise.factors(stream(seed, replica, "step/noise"), 1)[0])
+    return Prepared(prepared.scenario, prepared.paces.noisy(factor), prepared.jump)
+
+
 def run_replica(prepared: Prepared, seed: int, replica: int = 0, events: bool = True) -> RunResult:
     """One replica of a prepared scenario; ``events``: keep the event log.
 
@@ -27,6 +37,7 @@ def run_replica(prepared: Prepared, seed: int, replica: int = 0, events: bool = 
     collecting = gc.isenabled()
     gc.disable()
     try:
+        prepared = _with_noise(prepared, seed, replica)
         return Job(prepared, seed, replica, events).run()
     finally:
         if collecting:
