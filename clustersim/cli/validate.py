@@ -29,7 +29,13 @@ def command(
         bool, typer.Option("--assumed", help="Also what was assumed for blank cells, row by row.")
     ] = False,
 ) -> None:
-    """Compare predictions with published measurements, or with your own. Ends with 1 where a suite is over its bound."""
+    """Compare predictions with published measurements, or with your own. Ends with 1 where a suite is over its bound.
+
+    ``reliability`` replays published cases of failures, checkpoints and recovery.
+    """
+    if suites == ["reliability"] and not list_:
+        _reliability(json, out, quiet, verbose, all_rows)
+        return
     from clustersim.cli.talk import Talk, print_json
     from clustersim.validation.report import chosen_suites, run
 
@@ -54,6 +60,41 @@ def command(
     if report.over:
         for sentence in report.over:
             typer.echo(sentence, err=True)
+        raise typer.Exit(1)
+
+
+def _reliability(json: bool, out: str | None, quiet: bool, verbose: int, all_rows: bool) -> None:
+    """Published cases of failures and recovery: the table, the JSON document, a figure."""
+    from pathlib import Path
+
+    from clustersim.cli.talk import Talk, print_json, to_json
+    from clustersim.validation import reliability
+    from clustersim.validation.reliability_case import Case
+
+    talk = Talk(quiet, verbose)
+    rows: list[Case] = []
+    with talk.progress("validate") as told:
+        for done, group in enumerate(reliability.GROUPS, start=1):
+            rows += group()
+            if told is not None:
+                told(done, len(reliability.GROUPS))
+    if json:
+        print_json(reliability.dump(rows))
+    else:
+        for line in reliability.table(rows, all_rows):
+            typer.echo(line)
+    if out:
+        from clustersim.validation.reliability_figure import save_figure
+
+        target = Path(out)
+        target.mkdir(parents=True, exist_ok=True)
+        (target / "reliability.json").write_text(to_json(reliability.dump(rows)) + "\n", encoding="utf-8")
+        save_figure(rows, target / "reliability.png")
+        talk.remark(f"{out}: reliability.json, reliability.png")
+    wrong = reliability.failed(rows)
+    for row in wrong:
+        typer.echo(f"reliability: {row.suite}, {row.case}: {row.ours:.5g} where {row.published:.5g} was published", err=True)
+    if wrong:
         raise typer.Exit(1)
 
 

@@ -165,7 +165,10 @@ class Job:
 
     def _stop(self, limit: float) -> None:
         """The end of the given duration, or of all patience, at ``limit``."""
-        self._book_until(limit, keep=self._up)
+        if self._up or not self.turnover.kept:
+            self._book_until(limit, keep=self._up)
+        else:
+            self._book_recovery(limit)
         if self.prepared.horizon_s == math.inf:
             self._give_up(f"wall time passed {HOPELESS_TIMES:g} × the nominal {self.prepared.nominal_s:.4g} s")
 
