@@ -134,8 +134,9 @@ def test_nodes_lost_together_in_runs(placed: str, published: float | None) -> No
 
 def test_a_stride_beyond_the_rack_survives_its_loss() -> None:
     def resumed(**keys: object) -> list[int | None]:
-        scenario = build(nodes=8, spares=8, nodes_per_rack=4, steps=25, checkpoint={"kind": "gemini", **keys},
-                         failures=[planted(20.5, severity="rack")])  # fmt: skip
+        causes = [planted(20.5, severity="node", place=place, name=f"n{place}") for place in range(4)]
+        scenario = build(nodes=8, spares=8, nodes_per_rack=4, steps=25, stages={"start": 1.0}, failures=causes,
+                         checkpoint={"kind": "gemini", **keys})  # fmt: skip
         log = Job(Prepared(scenario, 1.0), 0, 0).run().log.entries()
         return [entry.step for entry in log if entry.event == "resume"]
 
