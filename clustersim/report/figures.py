@@ -73,7 +73,7 @@ def waterfall(ledger_s: Mapping[str, Any], axes: Axes | None = None) -> Axes:
     axes.text(1.005, len(lost), f"{at:.2%}", va="center", fontsize=8, transform=axes.get_yaxis_transform())
     axes.set_yticks(range(len(lost) + 1), [*labels, "train (kept)"], fontsize=8)
     axes.invert_yaxis()
-    low = 0.0 if at < 0.5 else max(0.0, math.floor(20 * (1 - 1.6 * (1 - at))) / 20)
+    low = 0.0 if at < 0.5 else min(0.95, math.floor(20 * (1 - 1.6 * (1 - at))) / 20)
     axes.set_xlim(low, 1.0)
     axes.xaxis.set_major_formatter(lambda value, _: f"{100 * value:g} %")
     axes.set_xlabel("share of the wall time" + (f" (axis starts at {100 * low:g} %)" if low else ""), fontsize=9)
