@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Literal
 
 from pydantic import Field
@@ -88,7 +90,7 @@ class MultiLevel(CheckpointEngine, kind="multi-level", aliases=("scr", "veloc"))
             )
         else:
             last = self.upload(site, blocking, every=every, beside=not blocking)
-        return tuple(sorted((*levels, last), key=lambda level: not level.blocking))
+        return whole_at_the_end((*levels, last))
 
     def load(self, site: SaveSite, tier: Tier = Tier.SHARED) -> Load:
         """The times given, else from bytes and bandwidth."""
@@ -99,3 +101,11 @@ class MultiLevel(CheckpointEngine, kind="multi-level", aliases=("scr", "veloc"))
         """Copies in memory, own and the partner's, and one that is being made."""
         kept = (2 if self.local == "host" else 1) + (1 if self.partner_every else 0)
         return kept * self.size(site) / site.cluster.nodes
+
+
+def whole_at_the_end(levels: Sequence[Transfer]) -> tuple[Transfer, ...]:
+    """Blocking levels first, whose copies count when training goes on: a save that is broken off has made none."""
+    blocking = [level for level in levels if level.blocking]
+    moves = [replace(level, tier=None) for level in blocking]
+    counts = [Transfer(True, 0.0, tier=level.tier, every=level.every) for level in blocking]
+    return *moves, *counts, *(level for level in levels if not level.blocking)

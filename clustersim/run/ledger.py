@@ -74,6 +74,8 @@ class Ledger:
         while self.pieces and (self.pieces[-1].step_to > step or self.pieces[-1].open):
             piece = self.pieces.pop()
             kept = _cut(piece, step)
+            if piece.open and piece.step_from < step == piece.step_to:  # a copy was made while it still stood still
+                kept = Piece(piece.step_from, step, piece.books._replace(other=0.0), piece.stretch)
             if kept is not None:
                 self.pieces.append(kept)
             lost = math.fsum(piece.books) - (math.fsum(kept.books) if kept else 0.0)

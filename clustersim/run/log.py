@@ -85,7 +85,10 @@ def saves_of(stretch: Stretch, end_s: float, last: int, luck: Luck | None = None
             entries.append(Entry(stretch.stall_start(leg), "save_start", "", step, seconds=stretch.leg_at(leg).stall_s))
         if luck is not None and luck.fails(stretch.serial + leg + 1):
             continue
-        for _, tier in stretch.outlay(leg).durable:
+        shape = stretch.outlay(leg)
+        for after, tier in shape.durable:
+            if leg < 0 and after <= shape.stall_s:
+                continue  # written when it happened, event by event
             durable = stretch.durable_s(leg, tier)
             if durable is not None and durable <= end_s:
                 entries.append(Entry(durable, "save_durable", tier.value, step))

@@ -236,6 +236,9 @@ class Trainer:
         spot = stretch.locate(now)
         self._ended(stretch, now, spot, spot.leg)
         legs = stretch.legs_to(self._roll_back(now, severity, places))
+        if legs > spot.leg:  # a tier held the copy before all others did, while training still stood still
+            self.ledger.keep(Piece(stretch.step, self.step, stretch.books_in(spot, now), stretch))
+            return
         if legs:
             self.ledger.keep(Piece(stretch.step, self.step, stretch.books(legs), stretch))
         self.ledger.spend("rework", now - stretch.leg_start(legs))

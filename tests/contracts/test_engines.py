@@ -28,6 +28,7 @@ LEVELS: dict[str, dict[str, Any]] = {
     "transom": {"persist_every": 2, "interval": {"steps": 3}},
     "multi-level": {"partner_every": 2, "flush_every": 4, "interval": {"steps": 2}, "local_stall": 0.25},
     "just-in-time": {"base_every": 7},
+    "sync": {"planning": 0.5},
     "peer-rebuild": {"base_every": 7},
     "datastates": {"interval": {"steps": 2}, "staging": 3e6},
     "checkfreq": {"interval": {"steps": 3}, "overlap": False},
@@ -44,6 +45,15 @@ def scenario(kind: str, *times: float, severity: str = "node", steps: int = 40, 
     engine = {"kind": kind, "interval": {"steps": 5}, **LEVELS.get(kind, {}), **keys}
     return build(nodes=4, gpus=2, spares=3, nodes_per_rack=2, stages={"start": 2.0, "communicators": 1.0}, storage=SLOW,
                  checkpoint=engine, steps=steps, failures=causes)  # fmt: skip
+
+
+VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
+    "scr": ("multi-level", {"flush": "blocking", "flush_stall": 1.5, "flush_every": 2}),
+    "gemini that waits": ("gemini", {"interleave": False, "copy_bandwidth": 200_000.0, "persist_every": 3}),
+    "tiercheck with slow copies": ("tiercheck", {"copy_bandwidth": 100_000.0}),
+    "in flight three at once": ("async", {"snapshots": 3, "when_busy": "wait", "interval": {"steps": 1}}),
+}
+"""Other ways of the same engines: copies on one tier while training still stands still for the next."""
 
 
 def run(made: Scenario, jump: bool = True, seed: int = 0) -> RunResult:
@@ -84,6 +94,15 @@ def test_a_failure_at_events_by_arithmetic_and_by_events(kind: str, severity: st
     moments = instants(run(scenario(kind, 23.5)))
     for instant in moments[::6]:
         made = scenario(kind, instant, severity=severity)
+        same(run(made), run(made, jump=False))
+
+
+@pytest.mark.parametrize("severity", ["process", "node", "storage"])
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_failure_at_events_of_other_ways(name: str, severity: str) -> None:
+    kind, keys = VARIANTS[name]
+    for instant in instants(run(scenario(kind, 23.5, **keys)))[::3]:
+        made = scenario(kind, instant, severity=severity, **keys)
         same(run(made), run(made, jump=False))
 
 
