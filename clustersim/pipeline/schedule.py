@@ -134,6 +134,8 @@ class Schedule(Part, family="schedule"):
         if self.recompute_in_bubbles:
             program = recompute.with_recompute(program)
         if self.fsdp:
+            if not self.traits.synchronous:
+                raise InputError([Problem("schedule.fsdp", f"needs a step with an end, and {self.kind} never flushes")])
             program = comms.with_fsdp(program, self.gathered_stages)
         return program
 

@@ -81,7 +81,9 @@ class StepModel:
         """The parallel groups on the cluster."""
         moe = self.plan.model.moe
         dispatch = Dispatch(moe.top_k if moe is not None else 1, self.stack.moe_once_a_node)
-        return Groups(self.plan.layout, self.plan.cluster, self.plan.dp, dispatch, self.stack.ring_wait, self.measured)
+        plan = self.plan
+        listed = plan.schedule.fsdp
+        return Groups(plan.layout, plan.cluster, plan.dp, dispatch, self.stack.ring_wait, self.measured, listed)
 
     @cached_property
     def measured(self) -> Measured | None:
@@ -141,9 +143,9 @@ class StepModel:
         shapes = (self.plan.shape,) if steady is None else steady
         return tuple(Replayer(shape, self.costs) for shape in shapes)
 
-    def _replayed(self, factors: RankFactors) -> tuple[Floats, Floats]:
+    def _replayed(self, factors: RankFactors, *, gathers: bool = True) -> tuple[Floats, Floats]:
         """(distinct replicas, ranks) when each pipeline rank ends, and (ranks, columns) what it spent nominally."""
-        every = [(replayer.ends(factors), replayer.spent) for replayer in self.replayers]
+        every = [(replayer.ends(factors, gathers=gathers), replayer.spent) for replayer in self.replayers]
         ends, spent = every[-1]
         if len(every) == 1:
             return ends, spent
@@ -162,12 +164,20 @@ class StepModel:
         spent[:, COMPUTE] *= factors.compute[replica][:, None]
         spent[:, PP] *= factors.sends
         parts = _grouped(spent[critical])
-        parts["bubble"] = max(0.0, float(replayed[replica, critical]) - math.fsum(parts.values()))
-        parts["dp"] += head + float(tails[critical])
+        ended, waited = float(replayed[replica, critical]), 0.0
+        if self.plan.shape.lists_gathers:
+            waited = max(0.0, ended - float(self._replayed(factors, gathers=False)[0][replica, critical]))
+        parts["bubble"] = max(0.0, ended - waited - math.fsum(parts.values()))
+        parts["dp"] += head + waited + float(tails[critical])
         parts["optimizer"] = float(updates[critical])
         parts["straggler"] = self.straggle * float(spent[:, COMPUTE].sum(axis=1).max())
         parts["data"] = data_stall(self.plan.training, math.fsum(parts.values()))
         return StepTime(math.fsum(parts.values()), MappingProxyType(parts), self.plan.tokens, critical)
+
+    @property
+    def pipeline_seconds(self) -> float:
+        """Seconds of the nominal step's pipeline ops; from step to step, for a schedule without flush."""
+        return float(self._replayed(rank_factors(NORMAL, self.plan, self.groups), gathers=False)[0].max())
 
     def check_memory(self) -> MemoryReport:
         """The memory of every pipeline rank of a job that fits.
@@ -179,9 +189,10 @@ class StepModel:
 
         return checked_memory(self)
 
-    def timeline(self) -> Timeline:
-        """When each op of the nominal step runs (pipeline ops of one replica)."""
-        return Replayer(self.plan.shape, self.costs).timeline(rank_factors(NORMAL, self.plan, self.groups))
+    def timeline(self, *, gathers: bool = True) -> Timeline:
+        """When each op of the nominal step runs (pipeline ops of one replica); ``gathers`` as in ``Replayer``."""
+        factors = rank_factors(NORMAL, self.plan, self.groups)
+        return Replayer(self.plan.shape, self.costs).timeline(factors, gathers=gathers)
 
     def report(self) -> StepReport:
         """All figures of the nominal step."""

@@ -121,7 +121,7 @@ class StageCosts:
         cost, parameters = self.blocks[gpu].stage(content)
         if self.profile is not None and self.profile.layer is not None:
             cost = self._measured(gpu, content)
-        if self.groups.shards.parameters == 1:
+        if self.groups.shards.parameters == 1 or self.plan.shape.lists_gathers:
             return cost, parameters, LayerTraffic()
         return cost, parameters, self._fsdp(gpu, content)
 
@@ -201,9 +201,19 @@ class StageCosts:
         table[CODE[Kind.F]], table[CODE[Kind.I]], table[CODE[Kind.W]] = forward, inward, weight
         table[CODE[Kind.B]], table[CODE[Kind.R]] = inward + weight, again
         self._vocabulary(table)
+        if self.plan.shape.lists_gathers:
+            self._gathers(table)
         if self.plan.shape.copies_activations:
             table[CODE[Kind.OFFLOAD], :, OFFLOAD] = table[CODE[Kind.RELOAD], :, OFFLOAD] = self._copies()
         return table
+
+    def _gathers(self, table: Floats) -> None:
+        """Gathers of whole stages, and scatters of their gradients, as ops of a collective stream."""
+        if self.groups.shards.parameters == 1:
+            return
+        traffic = [unit_traffic(held, self.groups, self.plan.training) for _, held, _ in self._priced]
+        gather, scatter = np.array(traffic)[self._distinct[1]].T
+        table[CODE[Kind.UNSHARD], :, DP], table[CODE[Kind.REDUCE_GRAD], :, DP] = gather, scatter
 
     def _copies(self) -> Floats:
         """(stages,) seconds to copy a unit's activations off the rank: to the host, or for BPipe to the partner

@@ -16,6 +16,7 @@ from clustersim.pipeline.step_data import GRAD_BYTES, step_traffic
 from clustersim.pipeline.step_offload import offloaded_update
 from clustersim.workload.memory import lora_parameters
 from clustersim.workload.optimizer import update_seconds
+from clustersim.workload.parameters import frozen_parameters
 from clustersim.workload.stages import LocalParameters
 
 if TYPE_CHECKING:
@@ -35,12 +36,13 @@ def step_ends(step: StepModel) -> list[Ends]:
     costs, plan = step.costs, step.plan
     forward, backward = _one_microbatch(step)
     wires = _wires(step)
-    known: dict[tuple[LocalParameters, str, float, float, float], Ends] = {}
+    known: dict[tuple[object, ...], Ends] = {}
     ends = []
     for rank, parameters in enumerate(costs.rank_parameters):
-        key = (parameters, costs.gpus[rank].name, forward[rank], backward[rank], wires[rank])
+        trained = _trained(step, rank, parameters)
+        key = (trained, costs.gpus[rank].name, forward[rank], backward[rank], wires[rank], _rounds(step, rank))
         if key not in known:
-            known[key] = _ends(step, rank, parameters, forward[rank], backward[rank], wires[rank])
+            known[key] = _ends(step, rank, trained, forward[rank], backward[rank], wires[rank])
         ends.append(known[key])
     if plan.shape.program.chains > 1:
         ends = _eager(step, ends)
@@ -53,8 +55,10 @@ def _eager(step: StepModel, ends: list[Ends]) -> list[Ends]:
     if groups.shards.parameters > 1 or not (plan.layout.overlap.dp and step.stack.dp_overlaps):
         return ends
     whole = [
-        step_traffic(_trained(step, held), groups, plan.training, plan.layout, step.stack, 0.0, 0.0, 1, 0.0).reduce
-        for held in step.costs.rank_parameters
+        step_traffic(
+            _trained(step, rank, held), groups, plan.training, plan.layout, step.stack, 0.0, 0.0, 1, 0.0
+        ).reduce
+        for rank, held in enumerate(step.costs.rank_parameters)
     ]
     tails = eager_tails(step, whole)
     return [end._replace(tail=min(end.tail, tail)) for end, tail in zip(ends, tails, strict=True)]
@@ -82,32 +86,42 @@ def _wires(step: StepModel) -> list[float]:
     return [float(seconds) for seconds in backward]
 
 
-def _trained(step: StepModel, parameters: LocalParameters) -> LocalParameters:
+def _trained(step: StepModel, rank: int, parameters: LocalParameters) -> LocalParameters:
     """The part of a rank's parameters that has gradients: all, less frozen layers; with LoRA the adapters alone."""
     plan = step.plan
     if plan.training.lora is not None:
         layers = plan.model.layers / plan.layout.pp
         return LocalParameters(layers * lora_parameters(plan.model, plan.training) / plan.layout.tp)
-    share = 1.0 - plan.training.frozen_layers / plan.model.layers
-    return LocalParameters(parameters.dense * share, parameters.expert * share)
+    if not plan.training.frozen_layers:
+        return parameters
+    shape, held = plan.shape, step.costs.stage_contents
+    for stage, where in enumerate(shape.stage_rank.tolist()):
+        if where == rank:
+            still = frozen_parameters(
+                plan.model, held[stage % len(held)], tp=plan.cut.tp, ep=plan.cut.ep, expert_tp=plan.cut.expert_tp
+            )
+            parameters = parameters.plus(still, -1)
+    return parameters
 
 
-def _ends(
-    step: StepModel, rank: int, parameters: LocalParameters, forward: float, backward: float, wire: float
-) -> Ends:
-    """One rank. Gradients find the NICs free for ``backward`` less ``wire``; without priority they share them during
-    ``wire`` as well, and what they take there the messages last longer."""
+def _ends(step: StepModel, rank: int, trained: LocalParameters, forward: float, backward: float, wire: float) -> Ends:
+    """One rank, which trains ``trained``.
+
+    Gradients find the NICs free for ``backward`` less ``wire``; without priority they share them during ``wire`` as well,
+    and what they take there the messages last longer.
+    """
     plan, groups, costs = step.plan, step.groups, step.costs
     layout, training = plan.layout, plan.training
-    trained = _trained(step, parameters)
     shards, expert_shards = groups.shards.optimizer, groups.expert_shards.optimizer
     head = tail = 0.0
     if groups.shards.parameters == 1:
+        rounds = _rounds(step, rank)
         buckets = max(1, plan.model.layers // layout.pp)
         traffic = step_traffic(
             trained, groups, training, layout, step.stack, forward, backward - wire, buckets, costs.taken(rank)
         )
         head, tail = traffic.exposed_gather, traffic.exposed_reduce
+        tail += _earlier_rounds(step, traffic.reduce, backward - wire, rounds, costs.taken(rank))
         if not layout.gradient_priority:
             tail += min(wire, max(0.0, traffic.reduce - tail))
     update = update_seconds(
@@ -118,6 +132,29 @@ def _ends(
         flush, update = offloaded_update(plan, count, step.stack.optimizer_bytes, backward)
         tail += flush
     return Ends(head, tail, update)
+
+
+def _rounds(step: StepModel, rank: int) -> float:
+    """How often the gradients of a rank's stages are reduced in a step: once where they are kept whole.
+
+    ZeRO 2 and 3 shard them as they come: without a pipeline after every microbatch, with one whenever the rank turns to
+    another of its chunks (Llama 3, arXiv 2407.21783 section 3.3.2, with interleaving).
+    """
+    plan = step.plan
+    if plan.layout.zero < 2 and step.groups.shards.gradients == 1:
+        return 1.0
+    return float(plan.microbatches if plan.layout.pp == 1 else plan.shape.gradient_rounds[rank])
+
+
+def _earlier_rounds(step: StepModel, reduce: float, backward: float, rounds: float, taken: float) -> float:
+    """Seconds that the reductions before the last one add: each hides behind the backwards of the round after it, at
+    the price of the share ``taken`` of the SMs."""
+    if rounds <= 1:
+        return 0.0
+    hidden = 0.0
+    if step.plan.layout.overlap.dp and step.stack.dp_overlaps:
+        hidden = min(reduce, backward * step.plan.microbatches / rounds)
+    return (rounds - 1) * (reduce - hidden + taken * hidden)
 
 
 def _with_tied(step: StepModel, end: Ends, rank: int) -> Ends:

@@ -10,7 +10,7 @@ import numpy.typing as npt
 
 from clustersim.pipeline.dependencies import CODE, IS_COMPUTE, KINDS
 from clustersim.pipeline.graph import Graph, compile
-from clustersim.pipeline.ops import Kind, Program
+from clustersim.pipeline.ops import Kind, Program, parts_of
 from clustersim.pipeline.schedule import Pipeline, Schedule
 
 Floats = npt.NDArray[np.float64]
@@ -37,6 +37,25 @@ class Shape:
     def copies_activations(self) -> bool:
         """Whether the list copies activations off a rank and back."""
         return bool((self.graph.parts.kind == CODE[Kind.OFFLOAD]).any())
+
+    @cached_property
+    def gradient_rounds(self) -> Floats:
+        """(ranks,) how often a rank turns to another stage in its backwards, itself included, ÷ its stages.
+
+        Where gradients are sharded as they come, those of a stage are reduced each time that its run of backwards ends.
+        """
+        kinds = (CODE[Kind.B], CODE[Kind.W])
+        rounds = np.ones(self.graph.ranks)
+        for rank, order in enumerate(self.program.ranks):
+            stages = [op.stage for action in order for op in parts_of(action) if CODE[op.kind] in kinds]
+            turns = sum(stage != before for stage, before in zip(stages, [-1, *stages], strict=False))
+            rounds[rank] = turns / max(1, len(set(stages)))
+        return rounds
+
+    @cached_property
+    def lists_gathers(self) -> bool:
+        """Whether gathers of sharded parameters are ops of their own."""
+        return bool((self.graph.parts.kind == CODE[Kind.UNSHARD]).any())
 
     @cached_property
     def slice_weight(self) -> Floats | None:

@@ -35,6 +35,8 @@ def step_memory(step: StepModel) -> Memory:
         tuple(tuple(counts.values()) for counts in held),
         tuple(gpu.memory for gpu in costs.gpus),
         plan.layout.pp if shared else 1,
+        plan.schedule.gathered_stages if plan.shape.lists_gathers else None,
+        plan.schedule.weight_copies / plan.schedule.chains,
     )
 
 

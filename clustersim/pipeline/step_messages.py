@@ -51,6 +51,8 @@ class Groups:
     """Seconds that each step of a context-parallel ring adds."""
     measured: Measured | None = None
     """What a profile knows of messages."""
+    listed_gathers: bool = False
+    """Whether the schedule lists the gathers of sharded parameters as ops of its own."""
 
     @cached_property
     def place(self) -> Placement:
@@ -108,9 +110,16 @@ class Groups:
 
     @cached_property
     def shards(self) -> Shards:
-        """Over how many ranks parameters, gradients and optimizer state of dense layers are cut."""
+        """Over how many ranks parameters, gradients and optimizer state of dense layers are cut while they are in use.
+
+        Behind a pipeline parameters stay gathered from the first microbatch to the last, unless the schedule lists
+        their gathers (torchtitan, Llama 3 section 3.3.2: or every microbatch would gather anew).
+        """
         own = self.layout.shard
-        return zero_shards(self.layout.zero, self.data.size, own.parameters, own.gradients, own.optimizer)
+        return self._in_use(zero_shards(self.layout.zero, self.data.size, own.parameters, own.gradients, own.optimizer))
+
+    def _in_use(self, shards: Shards) -> Shards:
+        return shards if self.layout.pp == 1 or self.listed_gathers else shards._replace(parameters=1)
 
     @cached_property
     def expert_data(self) -> Group:
@@ -120,7 +129,7 @@ class Groups:
     @cached_property
     def expert_shards(self) -> Shards:
         """The same of experts, over the ranks that hold them."""
-        return zero_shards(self.layout.zero, self.expert_data.size)
+        return self._in_use(zero_shards(self.layout.zero, self.expert_data.size))
 
     def seconds(self, axis: str, collective: str, size: float) -> float:
         """Seconds of a tensor- or expert-parallel message of a layer."""

@@ -8,15 +8,18 @@ from typing import NamedTuple
 
 import numpy as np
 
+from clustersim.pipeline.dependencies import CODE
+from clustersim.pipeline.ops import Kind
 from clustersim.pipeline.replay import Timeline, replay
 from clustersim.pipeline.step_conditions import RankFactors
 from clustersim.pipeline.step_costs import ATTENTION, COMPUTE, EP, PP, Floats, StageCosts
 from clustersim.pipeline.step_graph import Shape
 from clustersim.workload.attention import is_causal
 
-
 EXCHANGE_SMS = 24
 """SMs that an expert exchange takes from the computation beside it (DeepEP README: kernels of 20 and 24 SMs)."""
+
+_GATHERS = (CODE[Kind.UNSHARD], CODE[Kind.REDUCE_GRAD])
 
 
 class OpSeconds(NamedTuple):
@@ -66,17 +69,22 @@ class Replayer:
         worst = np.maximum(factors.sends[messages.source_rank], factors.sends[messages.target_rank])
         return self.costs.delay * worst
 
-    def timeline(self, factors: RankFactors, row: int = 0) -> Timeline:
-        """When each op runs in the replica of one row of the factors."""
+    def timeline(self, factors: RankFactors, row: int = 0, *, gathers: bool = True) -> Timeline:
+        """When each op runs in the replica of one row of the factors; without ``gathers``, as if listed gathers and
+        scatters of sharded state took no time."""
         rank, ops = self.shape.graph.rank, self.ops
-        durations = ops.compute * factors.compute[row][rank] + ops.sends * factors.sends[rank] + ops.messages
+        messages = ops.messages
+        if self.shape.lists_gathers:
+            collective = np.isin(self.shape.graph.parts.kind[: self.shape.graph.ops], _GATHERS)
+            messages = messages * np.where(collective, factors.data[rank] * gathers, 1.0)
+        durations = ops.compute * factors.compute[row][rank] + ops.sends * factors.sends[rank] + messages
         return replay(self.shape.graph, durations, self.delays(factors))
 
-    def ends(self, factors: RankFactors) -> Floats:
+    def ends(self, factors: RankFactors, *, gathers: bool = True) -> Floats:
         """(distinct replicas, ranks) when the last op of each rank ends."""
         ends = np.zeros((len(factors.compute), self.shape.graph.ranks))
         for row in range(len(factors.compute)):
-            np.maximum.at(ends[row], self.shape.graph.rank, self.timeline(factors, row).end)
+            np.maximum.at(ends[row], self.shape.graph.rank, self.timeline(factors, row, gathers=gathers).end)
         return ends
 
     @cached_property

@@ -114,6 +114,9 @@ def _layers(pieces: Pieces) -> Broken:
         yield (("parallelism", key),
                f"pp {layout.pp} × chunks {chunks} = {stages} stages are too many for {model.layers} layers, the embedding "
                f"and the output layer (at most {model.layers + model.mtp_layers + 2})")  # fmt: skip
+    if pieces.training is not None and pieces.training.frozen_layers > model.layers:
+        text = f"{pieces.training.frozen_layers} is more than the {model.layers} layers"
+        yield ("training", "frozen_layers"), text
     if model.moe is not None and model.moe.dense_layers > model.layers:
         yield ("model", "moe", "dense_layers"), f"{model.moe.dense_layers} is more than the {model.layers} layers"
 
@@ -165,6 +168,11 @@ def _schedule(pieces: Pieces) -> Broken:
         return
     try:
         layout.schedule.resolve(Pipeline(layout.pp, microbatches, layout.virtual_stages))
+        if layout.schedule.fsdp and layout.zero < 3:
+            yield (
+                ("parallelism", "schedule"),
+                f"{layout.schedule.kind} with fsdp gathers sharded parameters: zero 3 would be right, not {layout.zero}",
+            )
     except InputError as error:
         for found in error.problems:
             yield ("parallelism", "schedule"), str(replace(found, path="")) if found.file else found.message

@@ -59,10 +59,11 @@ class Blocks:
         full = self.recompute.layers if isinstance(self.recompute, FullRecompute) else None
         again = count if full is None else min(count, full)
         cost = layer.times(count)
-        if again != count:
-            cost = cost._replace(recompute=layer.recompute.times(again))
-        if frozen:
-            cost = cost._replace(weight_gradient=layer.weight_gradient.times(count - frozen))
+        if again != count or frozen:
+            cost = cost._replace(recompute=layer.recompute.times(max(0, again - frozen)))
+        if frozen:  # the model's first layers: no backward reaches them
+            inward, weight = (passed.times(count - frozen) for passed in (layer.input_gradient, layer.weight_gradient))
+            cost = cost._replace(input_gradient=inward, weight_gradient=weight)
         return cost
 
     @cached_property

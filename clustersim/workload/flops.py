@@ -3,7 +3,9 @@
 A matrix product of m × k by k × n counts 2·m·k·n. Backward counts twice the forward. Core attention of one sequence
 counts 2·(d_qk + d_v)·heads·pairs forward, where pairs is s²/2 for a causal mask (``causal-half``) or s²
 (``full-attention``, the convention of Megatron's papers). The output head counts; the embedding look-up, norms and
-other elementwise work do not. Experts count for the tokens routed to them (top-k), never for all.
+other elementwise work do not. Experts count for the tokens routed to them (top-k), never for all. Work that a job does
+not do does not count: frozen matrices (LoRA) have no weight gradient, frozen first layers no backward at all; the
+adapters themselves (well below 1 %) are left out.
 """
 
 from __future__ import annotations
@@ -102,13 +104,23 @@ def step_flop(model: TransformerModel, training: Training, stages: int = 1) -> S
     kinds = [layer_flop(model, moe, training.seq_len, full=full) for moe in (False, True)]
     layers = list(zip(kinds, layer_counts(model), strict=True))
     both = 1.0 + BACKWARD
-    core = sum(count * layer.core for layer, count in layers)
-    linear = sum(count * layer.total for layer, count in layers) - core
+    products = both if training.lora is None else both - BACKWARD / 2  # input gradients alone
+    still = [(layer, count) for layer, count in zip(kinds, _frozen(model, training), strict=True)]
+    learning = [(layer, count - idle) for (layer, count), (_, idle) in zip(layers, still, strict=True)]
+    core, idle_core = (sum(count * layer.core for layer, count in part) for part in (learning, still))
+    linear, idle = (sum(count * (layer.total - layer.core) for layer, count in part) for part in (learning, still))
     head = 2.0 * model.hidden * model.vocab
-    module = kinds[model.moe is not None].total + 4.0 * model.hidden**2 + head
-    again = recompute_flop(model, training, layers, stages)
-    return StepFlop(both * tokens * linear, both * tokens * core, both * tokens * head,
-                    both * tokens * model.mtp_layers * module, tokens * again)  # fmt: skip
+    last = kinds[model.moe is not None]
+    module = products * (last.total - last.core + 4.0 * model.hidden**2 + head) + both * last.core
+    again = recompute_flop(model, training, learning, stages)
+    return StepFlop(tokens * (products * linear + idle), tokens * (both * core + idle_core), products * tokens * head,
+                    tokens * model.mtp_layers * module, tokens * again)  # fmt: skip
+
+
+def _frozen(model: TransformerModel, training: Training) -> tuple[int, int]:
+    """Frozen layers with a dense MLP, and with experts: the first ones, dense ones before the others."""
+    dense = min(training.frozen_layers, layer_counts(model)[0])
+    return dense, min(training.frozen_layers, model.layers) - dense
 
 
 def recompute_flop(

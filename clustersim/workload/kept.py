@@ -18,7 +18,7 @@ gate its silu.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from clustersim.workload.layers import Slice
@@ -172,7 +172,7 @@ def pending_bytes(model: TransformerModel, unit: Unit, stage: StageContent) -> f
         return 0.0
     cut, size = unit.cut, unit.outside * model.hidden
     total = size * (unit.input_width + cut.width) if stage.head else 0.0
-    for moe, count in ((False, stage.dense), (True, stage.moe), (model.moe is not None, stage.mtp)):
+    for moe, count, _ in _trained_layers(model, stage):
         if count:
             tensors = {tensor.name: tensor.bytes for tensor in layer_kept(model, unit, moe)}
             total += count * (sum(tensors.get(name, 0.0) for name in PENDING) + 2 * size * cut.width)
@@ -186,10 +186,17 @@ PENDING = (
 """Inputs of products, and tensors as large as the output gradients of products; the two of width h are added apart."""
 
 
+def _trained_layers(model: TransformerModel, stage: StageContent) -> Iterator[tuple[bool, int, int]]:
+    """(has experts, layers with a backward, frozen layers before them) of each kind of layer of a stage."""
+    yield False, stage.dense - stage.frozen_dense, stage.frozen_dense
+    yield True, stage.moe - stage.frozen_moe, stage.frozen_moe
+    yield model.moe is not None, stage.mtp, 0
+
+
 def stage_kept_bytes(model: TransformerModel, unit: Unit, recompute: Recompute, stage: StageContent) -> float:
     """Bytes that one unit in flight keeps on a stage, logits apart.
 
-    Full recomputation of ``layers`` a stage takes the first ones of each stage. Stages without a backward keep nothing.
+    Full recomputation of ``layers`` a stage takes the first ones of each stage. Layers without a backward keep nothing.
     """
     if stage.no_backward:
         return 0.0
@@ -200,9 +207,9 @@ def stage_kept_bytes(model: TransformerModel, unit: Unit, recompute: Recompute, 
     full = (
         (stage.layers if recompute.layers is None else recompute.layers) if isinstance(recompute, FullRecompute) else 0
     )
-    for moe, count in ((False, stage.dense), (True, stage.moe), (model.moe is not None, stage.mtp)):
-        again = min(count, full)
-        full -= again
+    for moe, count, frozen in _trained_layers(model, stage):
+        again = min(count, max(0, full - frozen))
+        full -= min(full, frozen + again)
         if again:
             total += again * input_bytes(model, unit)
         if count > again:

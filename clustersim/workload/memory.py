@@ -6,8 +6,11 @@ The schedule says how many units of each stage a rank holds at its peak; everyth
   optimizer ``state_bytes_per_param`` (Adam 12: fp32 master copy and two moments);
 * ZeRO 1 shards the optimizer over data- and context-parallel ranks, 2 also the gradients, 3 also the weights, of which
   two layers (the one in use and the next) and the vocabulary are gathered at a time; the fp32 shard is the master copy.
-  Behind a pipeline, ZeRO 3 keeps weights and gradients whole from the first microbatch to the last (torchtitan, Llama 3
-  3.3.2: not resharded after the forward, or every microbatch would gather anew);
+  Behind a pipeline, ZeRO 3 keeps weights whole from the first microbatch to the last (torchtitan, Llama 3 3.3.2: not
+  resharded after the forward, or every microbatch would gather anew), unless the schedule lists their gathers
+  (``gathered``); and ZeRO 2 and 3 shard the gradients of a chunk once the rank turns to another chunk: the largest chunk
+  is whole at a time, so that a rank with one chunk keeps all of its gradients;
+* ``versions`` of the weights (PipeDream-2BW: 2);
 * ``layout.shard`` sets other degrees of sharding (HSDP, InternEvo); routed experts are replicated, and so sharded, over
   ``dp·cp·tp ÷ (ep·expert_tp)`` ranks;
 * activations are units in flight × ``kept.stage_kept_bytes``;
@@ -27,7 +30,7 @@ from functools import cached_property
 from clustersim.workload.kept import Unit, input_bytes, kept_bytes, layer_kept, routed_tokens, stage_kept_bytes
 from clustersim.workload.layout import Layout
 from clustersim.workload.model import TransformerModel
-from clustersim.workload.parameters import local_layer, local_parameters
+from clustersim.workload.parameters import frozen_parameters, local_layer, local_parameters
 from clustersim.workload.precision import NARROW, element_bytes
 from clustersim.workload.stages import LocalParameters, StageContent
 from clustersim.workload.training import FullRecompute, NoRecompute, Recompute, Training
@@ -133,6 +136,10 @@ class Memory:
     limits: tuple[float, ...]
     vocabulary_ranks: int = 1
     """Pipeline ranks that share the output head (vocabulary parallelism); 1: the last stage has it."""
+    gathered: int | None = None
+    """Stages whose weights a schedule with gathers of its own holds at once; None: it lists none."""
+    versions: float = 1.0
+    """Copies of the weights beside one another."""
 
     def report(self) -> MemoryReport:
         """Memory of all ranks; equal ranks are computed once."""
@@ -213,11 +220,7 @@ class Memory:
             return LocalParameters(count * lora_parameters(self.model, self.training) / self.layout.tp)
         held = self.parameters(stages)
         for stage in stages if self.training.frozen_layers else ():
-            for moe, frozen in ((False, stage.frozen_dense), (True, stage.frozen_moe)):
-                if frozen:
-                    held = held.plus(local_layer(self.model, moe, **self._cut), -frozen)
-            if stage.embedding and (stage.frozen_dense or stage.frozen_moe or stage.no_backward):
-                held = held.plus(local_parameters(self.model, StageContent(embedding=True), **self._cut), -1)
+            held = held.plus(frozen_parameters(self.model, stage, **self._cut), -1)
         return held
 
     def states(self, stages: Sequence[StageContent]) -> tuple[float, float, float]:
@@ -234,13 +237,29 @@ class Memory:
         )
         ends, layers = self._ends(stages), self._largest_layer(stages)
         weights, gradients = weight * held.total + cast * (held.total - ends), gradient * trained.total
-        sharded, shard = self.layout.zero == 3 and self.layout.pp == 1, self.layout.shard
-        if sharded or training.offload.parameters != "none":
+        sharded, shard = self._sharded, self.layout.shard
+        if sharded and self.gathered is not None:
+            weights = min(weights, (weight + cast) * self._most(stages, self.gathered))
+        elif sharded or training.offload.parameters != "none":
             weights = min(weights, weight * ends + (weight + cast) * 2 * layers)
-        if self.layout.zero == 2 or sharded:
-            gradients = gradient * (self._shard(trained, shard.gradients) + min(trained.total, 2 * layers))
+        if sharded and trained.total < held.total:  # frozen weights have no master copy: their shards come on top
+            still = held if training.lora is not None else held.plus(trained, -1)
+            weights = min(weight * held.total, weights + weight * self._shard(still, None))
+        if self.layout.zero >= 2 and self.gathered is None:
+            whole = 2 * layers if self.layout.pp == 1 else self._most(stages, 1)
+            gradients = gradient * min(trained.total, self._shard(trained, shard.gradients) + whole)
+        weights *= self.versions
         optimizer = max(0.0, state) * (self._shard(trained, shard.optimizer) if self.layout.zero else trained.total)
         return weights, gradients, optimizer if training.offload.optimizer == "none" else 0.0
+
+    @property
+    def _sharded(self) -> bool:
+        """Whether weights are gathered for use and dropped again."""
+        return self.layout.zero == 3 and (self.layout.pp == 1 or self.gathered is not None)
+
+    def _most(self, stages: Sequence[StageContent], count: int) -> float:
+        """Parameters of the ``count`` largest of a rank's stages."""
+        return sum(sorted((self.parameters([stage]).total for stage in stages), reverse=True)[:count])
 
     def _shard(self, held: LocalParameters, degree: int | None) -> float:
         """Parameters of one shard; ``degree`` ranks share them, by default all that hold the same."""

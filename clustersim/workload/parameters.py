@@ -161,6 +161,18 @@ def local_parameters(model: TransformerModel, stage: StageContent, *, tp: int = 
     return held
 
 
+def frozen_parameters(model: TransformerModel, stage: StageContent, *, tp: int = 1, ep: int = 1,
+                      expert_tp: int = 1) -> LocalParameters:  # fmt: skip
+    """Those of ``local_parameters`` that are not trained: frozen layers, and the embedding below them."""
+    held = LocalParameters()
+    for moe, count in ((False, stage.frozen_dense), (True, stage.frozen_moe)):
+        if count:
+            held = held.plus(local_layer(model, moe, tp=tp, ep=ep, expert_tp=expert_tp), count)
+    if stage.embedding and (stage.frozen_dense or stage.frozen_moe or stage.no_backward):
+        held = held.plus(local_parameters(model, StageContent(embedding=True), tp=tp, ep=ep, expert_tp=expert_tp))
+    return held
+
+
 def _local_attention(model: TransformerModel, tp: int) -> float:
     whole = attention_parameters(model)
     if model.latent is not None:  # the down projections and their norms are repeated on every tensor-parallel rank
