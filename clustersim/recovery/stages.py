@@ -42,6 +42,8 @@ class Stage(Block):
     """What each pair of GPUs adds: GPUs² of it (every rank at a barrier after the set-up of every rank)."""
     per_doubling: Seconds = 0.0
     """What each doubling of the job adds: log₂ GPUs of it (trees)."""
+    per_step: Seconds = 0.0
+    """What each step done so far adds (data that are read again from the start to find the place)."""
     books: str | None = None
     """Ledger category; null: the stage's name where that is one, else ``other``."""
 
@@ -74,11 +76,14 @@ class Step:
     needs: str | None = None
     extra_s: float = 0.0
     """What the size of the job adds to ``time``, seconds."""
+    per_step_s: float = 0.0
+    """What each step done adds."""
 
     @functools.cached_property
     def fixed_s(self) -> float | None:
         """The stage's time where it never varies, seconds."""
-        return self.time.value + self.extra_s if isinstance(self.time, Constant) else None
+        fixed = isinstance(self.time, Constant) and not self.per_step_s
+        return self.time.value + self.extra_s if fixed and isinstance(self.time, Constant) else None
 
 
 @dataclass(frozen=True, eq=False)
@@ -192,7 +197,7 @@ def _step(name: str, stage: Stage | None, after: tuple[int, ...], stages: dict[s
     needs = stage.needs
     if needs is None and name == "start" and not any(other.needs == NODES for other in stages.values()):
         needs = NODES
-    return Step(name, category, stage.time, after, needs, stage.extra_s(gpus))
+    return Step(name, category, stage.time, after, needs, stage.extra_s(gpus), stage.per_step)
 
 
 def _sorted(names: list[str], waits: dict[str, list[str]]) -> list[str]:

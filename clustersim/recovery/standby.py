@@ -121,6 +121,8 @@ class TrainMover(RecoveryStrategy, kind="trainmover", aliases=("general-standby"
         stages["communicators"] = self.phase_two.model_copy(update={"after": begin})
         if kept:
             stages["migrate"] = fixed(ground.node_state / (self.transfer or ground.network), after=begin)
+        elif "load" in self.stages:
+            stages["load"] = self.stages["load"].model_copy(update={"after": begin})
         ends = ("communicators", "migrate" if kept else "load")
         stages["switch"] = self.switch.model_copy(update={"after": ends, "books": "migrate"})
         return stages

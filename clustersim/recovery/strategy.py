@@ -286,6 +286,6 @@ class Restart(RecoveryStrategy, kind="restart", aliases=("requeue",)):
 
     def comeback(self, cause: FailureModel | None, job: JobView) -> Comeback:
         """All stages, whatever failed."""
-        if job.kept and self.lossless:
+        if self.lossless and job.kept:
             return Comeback(self.made("lossless", job.ground.gpus, lambda: self.stages, reads=False), path="restart")
         return Comeback(self.full(job.ground.gpus), path="restart")

@@ -56,15 +56,15 @@ class Attempt:
     Stages of known length are laid out ahead, so that a chain costs an event only where it meets the rest of the world:
     when it needs nodes, when it loads, and at its end. When the attempt is broken off, ``close`` drops what was
     planned. Of stages that run in parallel the last to end books the time, then whatever ended last before it could
-    start. ``waits``: every place has a node at the end.
+    start. ``waits``: every place has a node at the end; ``done``: steps done in the state that is restored.
     """
 
     def __init__(self, env: simpy.Environment, fleet: Fleet, storage: SharedStorage, load: Load, draws: Draws,
-                 waits: bool = True) -> None:  # fmt: skip
+                 waits: bool = True, done: int = 0) -> None:  # fmt: skip
         self._env, self._fleet, self._storage, self._load, self._draws = env, fleet, storage, load, draws
         self._spans: list[Span] = []
         self._flow: Flow | None = None
-        self._in_chain, self._waits = False, waits
+        self._in_chain, self._waits, self._done = False, waits, done
 
     def run(self, graph: StageGraph) -> Process:
         """All stages to their end."""
@@ -99,7 +99,9 @@ class Attempt:
 
     def _duration(self, step: Step) -> float:
         assert step.time is not None
-        return step.fixed_s if step.fixed_s is not None else step.time.sample(self._draws(f"stage/{step.name}"))
+        if step.fixed_s is not None:
+            return step.fixed_s
+        return step.time.sample(self._draws(f"stage/{step.name}")) + step.extra_s + step.per_step_s * self._done
 
     # -- a chain
     # ------------------------------------------------------------------------------------------------------------

@@ -344,7 +344,7 @@ class Job:
         self._fallen.clear()
         comeback = self.turnover.comeback(self._cause)
         self._attempt = Attempt(self.env, self.fleet, self.storage, self.trainer.reading, self.draws,
-                                comeback.waits)  # fmt: skip
+                                comeback.waits, self.step)  # fmt: skip
         yield from self._attempt.run(comeback.graph)
         self._book_recovery(self.env.now)
         self._up = True

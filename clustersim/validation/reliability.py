@@ -59,7 +59,7 @@ def dump(rows: list[Case]) -> dict[str, Any]:
 
 def table(rows: list[Case], everything: bool = True) -> list[str]:
     """Lines for a terminal, at most 80 columns wide; unless ``everything``, without rows on checkpoints that are only told."""
-    lines, suite = [f"{'':<44}{'published':>10}{'ours':>10}{'':>9}  within"], ""
+    lines, suite = [f"{'':<44}{'published':>10}{'ours':>10}{'':>9} within"], ""
     for row in rows:
         if not everything and row.suite.startswith("8 ") and not row.scored:
             continue

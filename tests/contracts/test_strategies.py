@@ -76,7 +76,9 @@ def run(strategy: str, *times: float, severity: str = "node", spares: int = 1, f
         place: int = 1, later: str | None = None) -> RunResult:  # fmt: skip
     stages = dict.fromkeys(STAGES, 0.0) if free else STAGES
     own = free_of_cost(strategy) if free else {}
-    first = planted(*times[:1], severity=severity, detection=0.0 if free else 0.5, lasting=0.0 if free else 25.0, place=place)
+    first = planted(
+        *times[:1], severity=severity, detection=0.0 if free else 0.5, lasting=0.0 if free else 25.0, place=place
+    )
     second = planted(*times[1:], severity=later or severity, detection=0.5, lasting=9.0, place=2, name="second")
     made = build(nodes=4, spares=spares, nodes_per_rack=2, recovery={"kind": strategy, "stages": stages, **own}, steps=40,
                  crews=1, failures=[first, second] if times[1:] else [first],
@@ -165,7 +167,9 @@ def test_a_failure_takes_the_same_nodes_for_all(strategy: str) -> None:
     # Common random numbers: failures belong to places and times, whatever the strategy makes of them.
     def hits(kind: str) -> set[float]:
         cause = {"component": "node", "severity": "node", "mtbf": 4000.0, "detection": 2.0}
-        made = build(nodes=4, spares=9, recovery={"kind": kind, "stages": STAGES}, duration=9000.0, repair=50.0, failures=[cause])
+        made = build(
+            nodes=4, spares=9, recovery={"kind": kind, "stages": STAGES}, duration=9000.0, repair=50.0, failures=[cause]
+        )
         told = ("failure", "idle_failure")
         return {entry.time_s for entry in go(made).log.entries() if entry.event in told}
 
