@@ -141,7 +141,7 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
     when_busy: Literal["wait", "skip", "block"] = "wait"
     """A save that is due while one is in flight: starts at the first step's end after the other is durable; is left
     out; or makes training stand still until then."""
-    slowdown: float = Field(default=1.0, ge=1)
+    slowdown: float = Field(default=1.0, ge=1, le=1e6)
     """Factor on the time of steps that start while a save is in flight: what the resources of the model do not tell
     (interpreter locks, unpinned memory)."""
     content: Literal["all", "weights"] = "all"

@@ -101,7 +101,7 @@ class ComponentFailure(FailureModel, kind="component"):
 
     mtbf: PositiveSeconds
     distribution: Literal["exponential", "weibull", "gamma", "lognormal"] = "exponential"
-    shape: float | None = Field(default=None, gt=0)
+    shape: float | None = Field(default=None, ge=0.05, le=1000)
     """Shape of a Weibull or gamma; standard deviation of the logarithm of a lognormal."""
     age: Literal["stationary", "new"] = "stationary"
     """Age of the units at the start: in the steady state (the rate is units ÷ mtbf from the first second), or all
@@ -113,6 +113,8 @@ class ComponentFailure(FailureModel, kind="component"):
             raise ValueError("an exponential distribution has no 'shape'")
         if self.distribution != "exponential" and self.shape is None:
             raise ValueError(f"a {self.distribution} distribution needs a 'shape'")
+        if self.distribution == "lognormal" and self.shape is not None and self.shape > 10:
+            raise ValueError("the 'shape' of a lognormal, the standard deviation of its logarithm, is at most 10")
         return self
 
     def rate(self, site: Site) -> float:

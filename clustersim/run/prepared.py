@@ -15,6 +15,7 @@ from clustersim.checkpoint.pattern import Outlay, Pace, Pattern, outlay
 from clustersim.checkpoint.placement import Placement
 from clustersim.checkpoint.state import state_bytes
 from clustersim.checkpoint.tiers import Tier
+from clustersim.errors import InputError, Problem
 from clustersim.faults.failure import FailureModel, FailuresDuring, Severity
 from clustersim.faults.process import SPARE_BLOCK, Arrivals, Site
 from clustersim.hardware.topology import Placement as RankGrid
@@ -28,6 +29,10 @@ from clustersim.run.storage import alone_s
 
 SLOW_LEVELS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 """Factors of a slow place at which the step model is asked; between them the pace is a straight line."""
+
+YEAR_S = 365 * 86400.0
+LONGEST_S = 10_000 * YEAR_S
+"""Longest run, in wall time if nothing goes wrong: beyond it a digit has slipped in, and a run would hardly ever end."""
 
 
 def distinct(causes: tuple[FailureModel, ...]) -> tuple[FailureModel, ...]:
@@ -92,6 +97,10 @@ class Prepared:
             steps = math.ceil(training.tokens / training.tokens_per_step - 1e-9)
         self.target_steps = steps
         self.horizon_s = training.duration or math.inf
+        if (length := min(self.horizon_s, self.nominal_s)) > LONGEST_S:
+            key = next(key for key in ("duration", "steps", "tokens") if getattr(training, key) is not None)
+            raise InputError(Problem(f"training.{key}", f"makes a run of {length / YEAR_S:,.0f} years; at most "
+                                                        f"{LONGEST_S / YEAR_S:,.0f} are simulated"))  # fmt: skip
 
     def _saves(self) -> None:
         scenario = self.scenario

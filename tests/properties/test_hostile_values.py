@@ -82,3 +82,26 @@ def test_a_trace_that_is_not_there_or_is_no_log_is_an_error_of_the_scenario(tmp_
         with pytest.raises(InputError, match=words) as caught:
             load(starter(), [f"failures=[{{kind: trace, file: {tmp_path / name}}}]"])
         assert caught.value.problems[0].path == "failures.0.file"
+
+
+@pytest.mark.parametrize("distribution", ["weibull", "gamma", "lognormal"])
+@pytest.mark.parametrize("shape", [1e-300, 1e-5, 0.01, 50.0, 1e300])
+def test_shapes_beyond_the_range_of_a_float_are_refused(distribution: str, shape: float) -> None:
+    cause = {"component": "node", "mtbf": "1 h", "distribution": distribution, "shape": shape}
+    if shape == 50.0 and distribution != "lognormal":
+        return
+    with pytest.raises(InputError, match=r"shape"):
+        load({**starter(), "failures": [cause]})
+
+
+@pytest.mark.parametrize(("end", "value"), [("steps", 10**15), ("tokens", 1e22), ("duration", "100000 y")])
+def test_a_run_of_a_million_years_is_a_slip_of_the_pen(end: str, value: Any) -> None:
+    from clustersim.run.simulate import prepare
+
+    data = starter()
+    data["training"] = {
+        key: item for key, item in data["training"].items() if key not in ("steps", "tokens", "duration")
+    }
+    scenario = load({**data, "training": {**data["training"], end: value}})
+    with pytest.raises(InputError, match=f"training.{end}: makes a run of"):
+        prepare(scenario, 1.0)

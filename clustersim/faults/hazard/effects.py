@@ -47,7 +47,7 @@ class Frailty(Block):
     dispersion ``shape``. Over 400 nodes of a public trace the counts alone give 0.93.
     """
 
-    shape: float = Field(gt=0)
+    shape: float = Field(ge=0.001, le=1e6)
 
     def draw(self, rng: np.random.Generator, size: int) -> NDArray[np.float64]:
         """Multipliers of ``size`` machines; the first n are the same whatever ``size``."""

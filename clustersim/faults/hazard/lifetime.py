@@ -62,7 +62,7 @@ class ExponentialLife(Lifetime, kind="exponential"):
 class WeibullLife(Lifetime, kind="weibull"):
     """Weibull with mean ``mtbf``: hazard falls with age for ``shape`` < 1, rises for > 1."""
 
-    shape: float = Field(gt=0)
+    shape: float = Field(ge=0.05, le=1000)
 
     def scale_s(self, mtbf_s: float) -> float:
         """Scale in seconds, ``mtbf / Γ(1 + 1/shape)``."""
@@ -81,7 +81,7 @@ class WeibullLife(Lifetime, kind="weibull"):
 class GammaLife(Lifetime, kind="gamma"):
     """Gamma with mean ``mtbf``."""
 
-    shape: float = Field(gt=0)
+    shape: float = Field(ge=0.05, le=1000)
 
     def cumulative(self, age_s: Array, mtbf_s: float) -> Array:
         from scipy.special import gammaincc
@@ -100,7 +100,7 @@ class GammaLife(Lifetime, kind="gamma"):
 class LognormalLife(Lifetime, kind="lognormal"):
     """Lognormal with mean ``mtbf`` and standard deviation ``shape`` of the logarithm."""
 
-    shape: float = Field(gt=0)
+    shape: float = Field(gt=0, le=10)
 
     def cumulative(self, age_s: Array, mtbf_s: float) -> Array:
         from scipy.special import log_ndtr
