@@ -1,0 +1,105 @@
+"""Training with checkpoints, sync and async, against what clustersim says from the cost of one save alone."""
+
+from __future__ import annotations
+
+import os
+import statistics
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from calibration.pipeline_proof import Prediction
+from calibration.scenario import predicted_wall
+from calibration.trainer import SIZE, Trainer, run
+from calibration.transfer import single_group
+
+INTERVALS = {"sync": (4, 8, 16), "async": (6, 12, 20)}
+STEPS = 40
+CALIBRATION_STEPS = 8
+
+
+def calibrate(trainer: Trainer) -> dict[str, float]:
+    """Costs in isolation: a step, a synchronous save, an asynchronous one, steps while it is in flight."""
+    seen: dict[str, float] = {}
+    steps = [trainer.step() for _ in range(CALIBRATION_STEPS)]
+    seen["step"] = statistics.fmean(steps)
+    seen["sync"] = statistics.fmean(trainer.save() for _ in range(3))
+    stalls, persists, slow = [], [], []
+    for _ in range(2):
+        start = time.perf_counter()
+        stalls.append(trainer.save_async())
+        while trainer.saving:
+            slow.append(trainer.step())
+        trainer.settle()
+        persists.append(max(0.0, trainer.durable_s - start - stalls[-1]))
+        steps += [trainer.step() for _ in range(4)]
+    seen["step"] = statistics.fmean(steps)
+    seen["stall"], seen["persist"] = statistics.fmean(stalls), statistics.fmean(persists)
+    seen["slowdown"] = max(1.0, statistics.fmean(slow) / seen["step"]) if slow else 1.0
+    return seen
+
+
+def engine_of(kind: str, interval: int, seen: dict[str, float]) -> dict[str, Any]:
+    """The scenario's ``checkpoint`` block."""
+    if kind == "sync":
+        return {"engine": "sync", "interval": {"steps": interval}, "stall": seen["sync"]}
+    return {"engine": "async", "interval": {"steps": interval}, "stall": seen["stall"], "persist": seen["persist"],
+            "slowdown": seen["slowdown"]}  # fmt: skip
+
+
+def proof(rounds: int, limit_s: float) -> dict[str, Any]:
+    """Rounds of calibration and runs in turns; predictions against medians."""
+    torch.set_num_threads(1)
+    begun, loads = time.monotonic(), []
+    measured: dict[tuple[str, int], list[float]] = {}
+    predicted: dict[tuple[str, int], list[float]] = {}
+    with tempfile.TemporaryDirectory() as folder, single_group():
+        trainer = Trainer(SIZE, Path(folder))
+        _warm(trainer)
+        while len(loads) < rounds and not (len(loads) >= 2 and time.monotonic() - begun > limit_s):
+            loads.append(os.getloadavg()[0])
+            _round(trainer, measured, predicted)
+    rows = [_row(key, measured[key], predicted[key]) for key in measured]
+    return {"rows": [row.row() for row in rows], "load_average": [min(loads), max(loads)],
+            "median_abs_error_pct": 100 * statistics.median(abs(row.error) for row in rows),
+            "worst_abs_error_pct": 100 * max(abs(row.error) for row in rows),
+            "inside_interval": sum(row.inside for row in rows)}  # fmt: skip
+
+
+def _warm(trainer: Trainer) -> None:
+    for _ in range(5):
+        trainer.step()
+    trainer.save()
+    trainer.save_async()
+    trainer.settle()
+
+
+def _round(trainer: Trainer, measured: dict[tuple[str, int], list[float]], predicted: dict[tuple[str, int], list[float]]) -> None:
+    """Each run stands between two calibrations, whose mean predicts it."""
+    before = calibrate(trainer)
+    for kind in INTERVALS:
+        for interval in INTERVALS[kind]:
+            wall = run(trainer, STEPS, interval, trainer.save if kind == "sync" else trainer.save_async)
+            trainer.settle()
+            after = calibrate(trainer)
+            seen = {name: (before[name] + after[name]) / 2 for name in before}
+            measured.setdefault((kind, interval), []).append(wall)
+            predicted.setdefault((kind, interval), []).append(
+                predicted_wall(STEPS, seen["step"], engine_of(kind, interval, seen))
+            )
+            before = after
+
+
+def _row(key: tuple[str, int], measured: list[float], predicted: list[float]) -> Prediction:
+    """The interval comes from how far single rounds' predictions lie from their own measurements' median ratio."""
+    ratios = np.log(np.array(measured) / np.array(predicted))
+    spread = float(np.std(np.log(predicted), ddof=1)) if len(predicted) > 1 else 0.0
+    middle = float(np.median(predicted))
+    width = 1.96 * max(spread, float(np.std(ratios, ddof=1)) if len(ratios) > 1 else 0.0)
+    quartiles = np.quantile(measured, [0.25, 0.75])
+    return Prediction(f"{key[0]} every {key[1]} steps", float(np.median(measured)), middle, middle * float(np.exp(-width)),
+                      middle * float(np.exp(width)), float(quartiles[1] - quartiles[0]) / 2, len(measured))  # fmt: skip
