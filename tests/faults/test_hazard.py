@@ -94,10 +94,10 @@ CALENDARS = [
 def test_a_clock_is_the_integral_of_its_factor(data: dict[str, object]) -> None:
     calendar = Calendar.build(data)
     clock = Clock.of([calendar], 200.0)
-    grid = np.linspace(0, 200, 200001)[:-1] + 0.0005
-    total = np.cumsum([calendar.factor(float(t)) for t in grid]) * 0.001
+    grid = np.linspace(0, 200, 20001)[:-1] + 0.005
+    total = np.cumsum([calendar.factor(float(t)) for t in grid]) * 0.01
     for time in (10.0, 49.0, 60.0, 120.0, 199.0):
-        assert clock.read(time) == pytest.approx(total[int(time * 1000) - 1], abs=0.01)
+        assert clock.read(time) == pytest.approx(total[int(time * 100) - 1], abs=0.05)
 
 
 @given(st.floats(0.0, 300.0))

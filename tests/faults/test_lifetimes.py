@@ -72,8 +72,8 @@ def test_censoring_and_late_entry_leave_the_estimate_unbiased(name: str) -> None
     # about two 95 % half-widths: the interval widened twice around its centre must hold the truth.
     values, frozen = SCIPY[name]
     rng = np.random.default_rng(7)
-    lives = frozen.rvs(2500, random_state=rng)
-    entry = np.where(rng.random(2500) < 0.33, rng.exponential(1.0, 2500), 0.0)
+    lives = frozen.rvs(1200, random_state=rng)
+    entry = np.where(rng.random(1200) < 0.33, rng.exponential(1.0, 1200), 0.0)
     alive = lives > entry
     lives, entry = lives[alive], entry[alive]
     limit = entry + rng.exponential(float(np.median(lives)) * 2, len(lives))

@@ -71,7 +71,7 @@ def test_byterobust_standbys(machines: int, standbys: int) -> None:
     # that is down for a window of a day every 1/p windows is down with that probability, whatever else.
     p = 1.2e-3
     cause = FailureModel.build({"kind": "fleet", "mtbf": DAY * (1 - p) / p, "repair": DAY})
-    log = simulate_log([cause], cluster(machines), 60000 * DAY if machines < 512 else 20000 * DAY)
+    log = simulate_log([cause], cluster(machines), 30000 * DAY if machines < 512 else 10000 * DAY)
     assert down_quantiles(log, (0.99,))[0] == standbys
 
 

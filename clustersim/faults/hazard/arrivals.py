@@ -217,9 +217,13 @@ class FleetArrivals(Arrivals):
             size = min(SPARE_BLOCK, spares - first)
             groups.append(Group((1, block), self.site.nodes + first, size, SPARE_BLOCK))
         self._bases: list[BaseStream] = []
+        self._order_of: list[tuple[float, int]] = []
+        """Heap of (time of its next fault, index) of the base streams."""
         self._units: Units | None = None
         if self.cause.lifetime.memoryless:
             self._bases = [BaseStream(self.cause, self.site, group, self.each, clock) for group in groups]
+            self._order_of = [(base.next_s, index) for index, base in enumerate(self._bases)]
+            heapq.heapify(self._order_of)
             return
         self._units = Units(self.cause, self.site, groups, self.each, clock)
         early = np.flatnonzero(self._units.first_s <= self.site.horizon_s)
@@ -237,16 +241,17 @@ class FleetArrivals(Arrivals):
         aims = self._aims
         while aims and aims[0].origin == "again" and self._version.get(aims[0].node, 0) != aims[0].key:
             heapq.heappop(aims)  # another fault came in between
-        self._base = min(self._bases, key=lambda base: base.next_s) if self._bases else None
-        first = self._base.next_s if self._base is not None else math.inf
+        first = self._order_of[0][0] if self._order_of else math.inf
         self.next_s = min(first, aims[0].time_s if aims else math.inf)
 
     def pop(self) -> Hit:
         self._settle()
-        base = self._base
-        if base is not None and base.next_s == self.next_s:
+        if self._order_of and self._order_of[0][0] == self.next_s:
+            index = self._order_of[0][1]
+            base = self._bases[index]
             aim = Aim(base.next_s, 0, base.node, "base", -1)
             base.advance()
+            heapq.heapreplace(self._order_of, (base.next_s, index))
         else:
             aim = heapq.heappop(self._aims)
         node = aim.node
