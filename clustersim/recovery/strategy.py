@@ -189,6 +189,10 @@ class RecoveryStrategy(Part, family="recovery strategy", key="strategy"):
         return self.migration is not None
 
     @functools.cached_property
+    def _started(self) -> Distribution:
+        return Constant(value=sum(stage.time.mean_s() for stage in self.picked("start", "warm_up").values()))
+
+    @functools.cached_property
     def _graphs(self) -> dict[Any, StageGraph]:
         return {}
 
@@ -241,7 +245,7 @@ class RecoveryStrategy(Part, family="recovery strategy", key="strategy"):
 
     def prepare(self) -> Distribution:
         """What a node that comes back needs before it can join, beside the training."""
-        return Constant(value=sum(stage.time.mean_s() for stage in self.picked("start", "warm_up").values()))
+        return self._started
 
     def rejoin(self, job: JobView) -> StageGraph:
         """What happens, while the training stands still, when places are taken back in."""

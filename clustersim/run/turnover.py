@@ -218,13 +218,14 @@ class Turnover:
         self.mended += coming is not None and coming.mends
         left = coming.away if coming is not None else frozenset()
         before = self.away
-        self.away = self.vacancies | left
+        self.away = left.union(self._job.fleet.vacant)
         self.loss, self.kept, self._turn, self._coming = NOTHING, True, None, None
         self._epoch += 1
         if before or self.away or self.mended:
-            filled = self.away - self.vacancies
-            self._ready = {place: self._ready[place] for place in sorted(self._ready) if place in filled}
-            for place in sorted(filled - self._ready.keys()):
+            filled = left.difference(self._job.fleet.vacant)
+            if self._ready:
+                self._ready = {place: when for place, when in self._ready.items() if place in filled}
+            for place in sorted(filled.difference(self._ready)):
                 self._get_ready(place)
             self._repace()
             self.returned()
@@ -255,6 +256,8 @@ class Turnover:
 
     def _joining(self) -> frozenset[int]:
         """Places that are ready to be taken in, if that changes anything."""
+        if not self._ready:
+            return frozenset()
         now = self._job.env.now
         ready = frozenset(place for place, when in self._ready.items() if when <= now)
         if not ready:
@@ -293,6 +296,8 @@ class Turnover:
 
     def _leaving(self) -> list[Planned]:
         """Swaps that can be made now."""
+        if not self._planned:
+            return []
         now, fleet = self._job.env.now, self._job.fleet
         self._planned = [p for p in self._planned if p.hit.node is not None and fleet.place_of(p.hit.node) is not None]
         ready = [planned for planned in self._planned if planned.ready_s <= now]
