@@ -52,6 +52,8 @@ class Outlay(NamedTuple):
     """Background part that later saves queue behind; None: until the last copy is durable."""
     beside: frozenset[Tier] = frozenset()
     """Tiers whose copies are made beside it and hold nothing up."""
+    held: frozenset[Tier] = frozenset()
+    """Tiers that hold the copy when training goes on."""
 
     @property
     def busy_s(self) -> float:
@@ -66,8 +68,7 @@ class Outlay(NamedTuple):
 
     def queued(self, tier: Tier) -> bool:
         """Whether the copy on a tier waits for the save before."""
-        after = self.after_s(tier)
-        return after is not None and after > self.stall_s and tier not in self.beside
+        return self.after_s(tier) is not None and tier not in self.held and tier not in self.beside
 
 
 class Leg(NamedTuple):
@@ -110,7 +111,8 @@ def outlay(transfers: tuple[Transfer, ...], seconds: tuple[float, ...]) -> Outla
     durable = [(math.fsum(times[: i + 1]), t.tier) for i, (t, _) in enumerate(chain) if t.tier is not None]
     aside = [(stall + time, t.tier) for t, time in pairs if t.beside and t.tier is not None]
     main = math.fsum(time for transfer, time in chain if not transfer.blocking)
-    return Outlay(stall, tuple(durable + aside), main, frozenset(tier for _, tier in aside))
+    held = frozenset(transfer.tier for transfer, _ in chain if transfer.blocking and transfer.tier is not None)
+    return Outlay(stall, tuple(durable + aside), main, frozenset(tier for _, tier in aside), held)
 
 
 def whole(quotient: float) -> int:

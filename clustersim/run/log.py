@@ -86,8 +86,8 @@ def saves_of(stretch: Stretch, end_s: float, last: int, luck: Luck | None = None
         if luck is not None and luck.fails(stretch.serial + leg + 1):
             continue
         shape = stretch.outlay(leg)
-        for after, tier in shape.durable:
-            if leg < 0 and after <= shape.stall_s:
+        for _, tier in shape.durable:
+            if leg < 0 and tier in shape.held:
                 continue  # written when it happened, event by event
             durable = stretch.durable_s(leg, tier)
             if durable is not None and durable <= end_s:
