@@ -351,8 +351,20 @@ class Job:
         self.afflictions.moved()
         self.trainer.resumed()
         self.turnover.resumed()
+        if self._thin is not None or self.trainer.target != self.prepared.target_steps:
+            self._retarget()
         if self.log.active:
             self.log.add(Entry(self.env.now, "resume", "", self.step))
+
+    def _retarget(self) -> None:
+        """A run that is bounded by tokens goes on until they are trained, however many a step trains now."""
+        training, trainer = self.prepared.scenario.training, self.trainer
+        if training.tokens is None:
+            return
+        trained = math.fsum(piece.books.train for piece in self.ledger.pieces) / self.prepared.pace.nominal_s
+        left = training.tokens / training.tokens_per_step - trained
+        share = trainer.pace.nominal_s / self.prepared.pace.nominal_s
+        trainer.target = trainer.step + max(0, math.ceil(left / share - 1e-9))
 
     def _detecting(self, now: float) -> None:
         """Book the time from the failure, or from the start of the wait, to ``now``."""

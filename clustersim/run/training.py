@@ -27,6 +27,7 @@ class Trainer:
 
     Attributes:
         step: steps done in the state that trains or will be restored (those of a stretch under way not counted).
+        target: steps at which training ends.
         pace, pattern: what a step takes now, and what repeats at that pace.
         copies: the durable copies that are left.
         luck: which saves fail or turn out to be unreadable; None: none does.
@@ -56,6 +57,7 @@ class Trainer:
         self.pace, self.pattern = prepared.pace, prepared.pattern
         self.nodes = prepared.scenario.cluster.nodes
         self.step = 0
+        self.target = prepared.target_steps
         self.spoilt: Copy | None = None
         """The copy to go back to with the next rollback, because all newer ones are wrong."""
         self._stretch: Stretch | None = None
@@ -88,12 +90,11 @@ class Trainer:
 
     def train(self) -> Process:
         """Train to the last step."""
-        target = self.prepared.target_steps
         flying = False
-        while self.step < target:
+        while self.step < self.target:
             if self._walk is None and self.prepared.jump and not self.alarmed and (flying or self.storage.quiet):
                 yield from self._jump(flying)
-            flying = (yield from self._leg()) if self.step < target else False
+            flying = (yield from self._leg()) if self.step < self.target else False
         if self.prepared.scenario.checkpoint.final and self.prepared.save is not None:
             yield from self._final()
 
@@ -102,9 +103,9 @@ class Trainer:
         now: float = self.env.now
         self._stretch = stretch = Stretch(self.pattern, now, self.step, flying, self.number, self.serial)
         try:
-            if self.prepared.target_steps == math.inf:
+            if self.target == math.inf:
                 yield self.env.event()
-            end = stretch.end_of(int(self.prepared.target_steps) - self.step)
+            end = stretch.end_of(int(self.target) - self.step)
             yield delay(self.env, max(0.0, end - now), "training")
         except simpy.Interrupt as interrupt:
             if interrupt.cause is not DISTURBED:
@@ -123,7 +124,7 @@ class Trainer:
         if flying:
             for saver in walk.savers:
                 saver.cut()
-        done = self.step >= self.prepared.target_steps
+        done = self.step >= self.target
         self._walk = None if not walk.left() or flying or done else walk.successor()
         return flying
 
@@ -149,7 +150,7 @@ class Trainer:
         stretch = self._stretch
         assert stretch is not None
         if all_steps:
-            steps = int(self.prepared.target_steps) - stretch.step
+            steps = int(self.target) - stretch.step
             spot = stretch.spot_of(steps)
         else:
             spot = stretch.locate(end)

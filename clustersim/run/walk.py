@@ -187,7 +187,7 @@ class Walk:
     @property
     def _left(self) -> float:
         """Steps to the end of training."""
-        return self._prepared.target_steps - self._first_step - self.steps
+        return self._trainer.target - self._first_step - self.steps
 
     def _until_due(self) -> Process:
         """Whole steps until a save is due and may start, or training ends."""

@@ -403,3 +403,13 @@ def test_a_strategy_sees_a_loss_as_a_value() -> None:
     assert loss.repair_s == 5.0
     seen = Snapshot(ground_of(pipes()), loss, True, 0)
     assert RecoveryStrategy.build("reroute").keeps(seen)
+
+
+def test_a_run_bounded_by_tokens_trains_them_with_fewer_replicas_too() -> None:
+    keys = {"reconfigure": 1.0, "rejoining": 2.0, "ready": 3.0}
+    made = build(nodes=8, recovery={"kind": "elastic", "stages": STAGES, **keys}, tokens=64 * 100.0,
+                 failures=[planted(50.5, severity="node", lasting=20.0, place=1, detection=2.0)],
+                 checkpoint={"kind": "sync", "interval": 20.0, "stall": 0.0})  # fmt: skip
+    result, _ = go(made)
+    assert 6400 <= result.tokens < 6400 + 64
+    assert result.steps == 103  # 22 of them train 7/8: 2.75 more
