@@ -78,7 +78,10 @@ def _warm(trainer: Trainer) -> None:
     trainer.settle()
 
 
-def _round(trainer: Trainer, measured: dict[tuple[str, int], list[float]], predicted: dict[tuple[str, int], list[float]]) -> None:
+Walls = dict[tuple[str, int], list[float]]
+
+
+def _round(trainer: Trainer, measured: Walls, predicted: Walls) -> None:
     """Each run stands between two calibrations, whose mean predicts it."""
     before = calibrate(trainer)
     for kind in INTERVALS:
