@@ -216,6 +216,8 @@ class Job:
             self.disturb()
             self.storage.outage(hit.repair_s)
             return
+        if not self.log.active and not self._may_strike():
+            return
         places = self._aimed(hit)
         shared = hit.cause.component == "job" or severity == Severity.CLUSTER
         if not shared and not places:
