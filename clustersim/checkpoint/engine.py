@@ -133,9 +133,10 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
     """Probability that a copy is unreadable, found out only when it is loaded: the next older one is loaded then."""
     snapshots: int = Field(default=1, gt=0)
     """Saves that may be in flight at once: copies that the staging memory holds."""
-    restore: Literal["all-read", "broadcast", "peer"] = "all-read"
+    restore: Literal["all-read", "broadcast", "peer", "reshard"] = "all-read"
     """``all-read``: every rank reads its weights and its own optimizer shard; ``broadcast``: each byte is read once and
-    sent on over the network; ``peer``: every node fetches its part from another node, none from storage."""
+    sent on over the network; ``peer``: every node fetches its part from another node, none from storage; ``reshard``: the
+    layout has changed, so every node opens all files, reads an even part of the bytes, and sends on what others need."""
     final: bool = False
     """Save once more at the end of training, and wait for it."""
     when_busy: Literal["wait", "skip", "block"] = "wait"
@@ -266,14 +267,19 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
 
     def load_shared(self, site: SaveSite) -> Load:
         """What reading the newest copy back from shared storage takes."""
-        state, cluster = site.state, site.cluster
-        latency = cluster.storage.latency
+        state, cluster, all_ = site.state, site.cluster, self.content == "all"
+        latency, network = cluster.storage.latency, cluster.node.network_bandwidth
+        once = state.total if all_ else state.weights
+        by_all = state.read_by_all if all_ else min(state.read_by_all, state.weights * state.replicas)
         if self.restore == "all-read":
-            return Load(latency, state.read_by_all, cluster.nodes)
+            return Load(latency, by_all, cluster.nodes)
         if self.restore == "broadcast":
             readers = max(1, min(cluster.nodes, round(cluster.nodes / state.replicas)))
-            return Load(latency, state.total, readers, cluster.node.network_bandwidth)
-        return Load(latency + state.read_by_all / cluster.nodes / cluster.node.network_bandwidth)
+            return Load(latency, once, readers, network)
+        if self.restore == "reshard":
+            opening = latency * cluster.node.gpus * self.files_per_gpu  # one file after the other, nodes side by side
+            return Load(opening + by_all / cluster.nodes / network, once, cluster.nodes)
+        return Load(latency + by_all / cluster.nodes / network)
 
 
 class NoCheckpoint(CheckpointEngine, kind="none"):

@@ -15,7 +15,7 @@ class MegaScale(CheckpointEngine, kind="megascale", aliases=("two-stage",)):
     Jiang et al., NSDI 2024 (arXiv 2402.15627).
     """
 
-    restore: Literal["all-read", "broadcast", "peer"] = "broadcast"
+    restore: Literal["all-read", "broadcast", "peer", "reshard"] = "broadcast"
 
     def save(self, site: SaveSite) -> tuple[Transfer, ...]:
         """A blocking copy to host memory, which outlives the trainer, then the upload."""

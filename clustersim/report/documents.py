@@ -32,21 +32,25 @@ def run_document(scenario: Scenario, step: dict[str, Any], table: ReplicaTable) 
 
 
 def checkpoint_document(scenario: Scenario) -> dict[str, Any] | None:
-    """The interval that is used (also where it is ``auto``), the stall of a save and the time until it is durable.
+    """The interval that is used (also where it is ``auto``), the stall of a save, the time until it is durable, and what it
+    is made of by tier (see ``clustersim.run.describe``).
 
     None where nothing is ever saved; ``interval_steps`` and ``interval_s``: the one that rules, the other null.
     """
+    from clustersim.run.describe import describe
     from clustersim.study.replicas import prepared_for
 
     prepared = prepared_for(scenario)
     if prepared.save is None or prepared.every.never:
         return None
+    told = describe(prepared)
     return {
         "engine": scenario.checkpoint.kind,
         "interval_s": prepared.every.seconds,
         "interval_steps": prepared.every.steps,
         "stall_s": prepared.save.stall_s,
         "durable_s": max((after for after, _ in prepared.save.durable), default=None),
+        **{name: told[name] for name in ("stall_full_s", "tiers", "host_memory_bytes", "in_flight")},
     }
 
 

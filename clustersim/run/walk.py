@@ -115,7 +115,8 @@ class Walk:
         step = stretch.step + stretch.steps_before(save + 1)
         elapsed = self._trainer.env.now - (stretch.stall_end(save) - stretch.outlay(save).stall_s)
         late = stretch.leg_at(save).late_s if save >= 0 else 0.0
-        held = [tier for tier, _ in stretch.pattern.tiers if (stretch.durable_s(save, tier) or math.inf) <= self._trainer.env.now]
+        now, tiers = self._trainer.env.now, stretch.pattern.tiers
+        held = [tier for tier, _ in tiers if (stretch.durable_s(save, tier) or math.inf) <= now]
         return self._saver(step, stretch.number + save + 1, stretch.serial + save + 1, elapsed, late, held)
 
     def _new_saver(self, step: int, number: int) -> Saver:

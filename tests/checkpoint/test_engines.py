@@ -161,6 +161,22 @@ def test_megascale_reads_once_and_survives_a_crash_in_host_memory() -> None:
     assert after(job, Tier.HOST) == pytest.approx(0.5)
 
 
+def test_ways_to_read_a_copy_back() -> None:
+    # 16 replicas, ZeRO 1: all read 16 × the weights and the optimizer's state; 160 GB once; 8 files a node are opened.
+    def load(restore: str, **keys: Any) -> Any:
+        return made("async", layout={"dp": 16, "zero": 1}, restore=restore, storage={"latency": 0.5}, **keys).load
+
+    job = made("async", layout={"dp": 16, "zero": 1})
+    weights, rest, nic = job.state.weights, job.state.optimizer, job.scenario.cluster.node.network_bandwidth
+    assert load("all-read").bytes == pytest.approx(16 * weights + rest)
+    assert load("broadcast").bytes == pytest.approx(weights + rest)
+    assert load("broadcast").clients == 1
+    assert load("peer").bytes == 0
+    assert load("reshard").bytes == pytest.approx(weights + rest)
+    assert load("reshard").seconds == pytest.approx(0.5 * 8 + (16 * weights + rest) / 2 / nic)
+    assert load("broadcast", content="weights").bytes == pytest.approx(weights)
+
+
 # -- luck: saves that fail, copies that cannot be read
 
 
