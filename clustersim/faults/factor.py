@@ -21,6 +21,11 @@ class Factor(Part, family="factor"):
             return {"kind": "constant", "value": value}
         return super().short_form(value)
 
+    @classmethod
+    def short_schema(cls) -> list[dict[str, Any]]:
+        """JSON Schema of the short forms: a bare factor beside those of every family."""
+        return [{"type": "number", "minimum": 1}, *super().short_schema()]
+
     def sample(self, rng: np.random.Generator) -> float:
         """One factor."""
         raise TypeError(f"{type(self).__name__} draws nothing")

@@ -276,7 +276,8 @@ class FleetArrivals(Arrivals):
         if struck.node in self._down:
             self._idle.setdefault(struck.node, []).append(struck.unit)
         else:
-            self._push(self._units.renew(struck.unit, struck.time_s, False), struck.node, "unit", struck.unit)
+            later = self._units.renew(struck.unit, max(struck.time_s, self.next_s), False)
+            self._push(later, struck.node, "unit", struck.unit)
 
     def _mend(self, struck: Struck) -> None:
         """A fault that takes no node is over at once."""

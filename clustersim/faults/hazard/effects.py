@@ -34,6 +34,11 @@ class Ages(Block):
             return {"start": "burn-in", **value}
         return value
 
+    @classmethod
+    def __get_pydantic_json_schema__(cls, schema: Any, handler: Any) -> Any:
+        """The mapping, or one of the two words."""
+        return {"anyOf": [{"enum": ["new", "stationary"]}, handler(schema)]}
+
     def model_post_init(self, context: Any, /) -> None:
         """A burn-in has a length, and nothing else has one."""
         if (self.start == "burn-in") != (self.burn_in is not None):

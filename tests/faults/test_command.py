@@ -1,0 +1,42 @@
+"""``clustersim fit failures`` as people call it."""
+
+from __future__ import annotations
+
+import json
+from importlib import resources
+from pathlib import Path
+
+import pytest
+
+from clustersim.cli.main import guarded
+
+FILE = str(resources.files("clustersim.faults") / "data" / "infinitehbd.csv")
+
+
+def test_json_and_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    code = guarded(["fit", "failures", FILE, "--nodes", "400", "--constant", "--replicas", "2", "--json", "-o", str(tmp_path)])
+    assert code == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["log"]["faults"] == 584
+    assert document["check"]["down_p99"]["log"] == 31
+    assert document["block"]["failures"][0]["kind"] == "fleet"
+    assert sorted(file.name for file in tmp_path.iterdir()) == ["failures.yaml", "fit.json", "fit.png"]
+    assert json.loads((tmp_path / "fit.json").read_text()) == document
+    assert (tmp_path / "fit.png").read_bytes()[:4] == b"\x89PNG"
+
+
+def test_a_bad_file_is_told_without_traceback(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("node,start_s,end_s\na,5,1\n", encoding="utf-8")
+    assert guarded(["fit", "failures", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert f"{file}:2" in error
+    assert "before its start" in error
+    assert "Traceback" not in error
+
+
+def test_too_few_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("node,start_s,end_s\na,1,2\n", encoding="utf-8")
+    assert guarded(["fit", "failures", str(file), "--nodes", "5"]) == 2
+    assert "at least 3 primary faults" in capsys.readouterr().err
