@@ -1,7 +1,9 @@
 """Data-parallel steps against local steps plus the messages that DDP and FSDP2 exchange.
 
 On a CPU the threads of gloo take the core that computes, so nothing hides: DDP's buckets and FSDP2's gathers and
-scatters count in full. (On a GPU the step model of clustersim hides them; this proof is for CPU processes.)
+scatters count in full. (On a GPU the step model of clustersim hides them; this proof is for CPU processes.) What DDP and
+FSDP2 do around their messages (hooks, copies into flat buffers) costs a time a unit and a time a byte, both fitted to
+two sizes that are not predicted.
 """
 
 from __future__ import annotations
@@ -13,9 +15,10 @@ from typing import Any
 
 import numpy as np
 
-from calibration.data_parallel_worker import OPS, SIZES
+from calibration.data_parallel_worker import CALIBRATING, OPS, SIZES
 from calibration.gpt import Block, GptSize, whole
 from calibration.pipeline_proof import Prediction
+from clustersim.calibrate.linear import nonnegative
 from clustersim.calibrate.ranges import fit_curve
 from clustersim.workload.fitted import MeasuredCurve
 
@@ -46,16 +49,36 @@ def exchange(kind: str, size: GptSize, curves: dict[str, MeasuredCurve]) -> floa
     return sum(map(curves["all-gather"].seconds, gathers)) + sum(map(curves["reduce-scatter"].seconds, [root, *layers]))
 
 
+def overhead_terms(kind: str, size: GptSize) -> tuple[float, float]:
+    """(units, bytes): what the work around the messages grows with."""
+    model = whole(size)
+    total = sum(4.0 * p.numel() for p in model.parameters())
+    tensors = len(list(model.parameters()))
+    return (float(tensors) if kind == "ddp" else float(size.layers + 1), total)
+
+
+def overheads(kind: str, rounds: list[dict[str, Any]], curves: dict[str, MeasuredCurve]) -> np.ndarray:
+    """Seconds a unit and a byte, from the calibrating sizes: what their steps take beyond local step and messages."""
+    terms, rest = [], []
+    for index, size in enumerate(SIZES[:CALIBRATING]):
+        gap = [item["steps"][f"{kind} {index}"][0] - item["steps"][f"local {index}"][0] for item in rounds]
+        terms.append(overhead_terms(kind, size))
+        rest.append(max(1e-6, float(np.median(gap)) - exchange(kind, size, curves)))
+    return nonnegative(np.array(terms), np.array(rest), rounds=1)
+
+
 def report(path: Path | str) -> dict[str, Any]:
     """Predictions of a worker's file."""
     rounds = json.loads(Path(path).read_text(encoding="utf-8"))
     curves = {op: _curve(op, rounds) for op in OPS}
+    around = {kind: overheads(kind, rounds, curves) for kind in ("ddp", "fsdp2")}
     rows = []
-    for index, size in enumerate(SIZES):
+    for index, size in list(enumerate(SIZES))[CALIBRATING:]:
         local = np.array([item["steps"][f"local {index}"] for item in rounds])
         for kind in ("ddp", "fsdp2"):
             seen = np.array([item["steps"][f"{kind} {index}"] for item in rounds])
             predicted = float(np.median(local[:, 0])) + exchange(kind, size, curves)
+            predicted += float(np.dot(around[kind], overhead_terms(kind, size)))
             off = 1.96 * max(0.02, float(np.std(np.log(local[:, 0]))) / math.sqrt(len(local)))
             quartiles = np.quantile(seen[:, 0], [0.25, 0.75])
             name = f"{kind} hidden {size.hidden} layers {size.layers} batch {size.batch}"

@@ -21,8 +21,10 @@ from torch.distributed.fsdp import fully_shard
 
 from calibration.gpt import Block, GptSize, batch_of, loss_of, whole
 
-SIZES = [GptSize(hidden=h, heads=4, layers=n, length=64, vocabulary=256, batch=b) for h, n, b in
-         ((96, 3, 4), (128, 2, 4), (160, 3, 8), (192, 2, 8))]  # fmt: skip
+SIZES = [GptSize(hidden=h, heads=4, layers=n, length=32, vocabulary=256, batch=b) for h, n, b in
+         ((64, 2, 2), (192, 4, 2), (96, 3, 2), (128, 2, 4), (128, 5, 2), (160, 3, 4))]  # fmt: skip
+CALIBRATING = 2
+"""The first two sizes calibrate what DDP and FSDP2 do around their messages; the others are predicted."""
 MESSAGES = [2**p for p in range(12, 24, 2)]
 OPS = ("all-reduce", "all-gather", "reduce-scatter")
 

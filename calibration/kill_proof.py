@@ -134,7 +134,7 @@ def predict(kill_at: Sequence[float], calibration: Killed, steps: int, interval:
     with tempfile.TemporaryDirectory() as name:
         log = Path(name) / "kills.csv"
         rows = [f"worker,{moment:.6f},{moment + 0.001:.6f},kill" for moment in kill_at]
-        log.write_text("\n".join(["node,start,end,class", *rows]) + "\n", encoding="utf-8")
+        log.write_text("\n".join(["node,start_s,end_s,class", *rows]) + "\n", encoding="utf-8")
         for replica in range(replicas):
             step = float(np.mean(rng.choice(spent, size=len(spent))))
             checkpoint = {"engine": "sync", "interval": {"steps": interval}, "stall": statistics.fmean(saves)}

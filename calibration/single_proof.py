@@ -36,11 +36,17 @@ def _size(hidden: int, length: int, batch: int, layers: int = 1) -> GptSize:
 
 
 def _clock(device: Device, call: Callable[[], Any]) -> float:
+    """Seconds of a call: wall time on a GPU, time on the CPU of this process otherwise.
+
+    One process on one thread never waits, so its CPU time is what the step takes on a machine of its own; other jobs
+    that share the cores do not show in it (but for the caches and clocks that they take).
+    """
+    now = time.perf_counter if device.is_gpu else time.process_time
     device.sync()
-    start = time.perf_counter()
+    start = now()
     call()
     device.sync()
-    return time.perf_counter() - start
+    return now() - start
 
 
 def parts_of(size: GptSize, device: Device) -> list[Point]:

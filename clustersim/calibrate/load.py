@@ -26,7 +26,7 @@ def load(path: Path | str) -> Measurements:
     if shown.endswith((".jsonl", ".jsonl.gz")):
         return records.read(path)
     text = _text(Path(path), shown)
-    found = _json(text, shown) if text.lstrip()[:1] in ("{", "[") else _log(text, shown)
+    found = _json(text, shown) if text.lstrip().startswith("{") else _log(text, shown)
     return replace(found, name=Path(shown).name, sha256=records.file_hash(path))
 
 
