@@ -115,7 +115,7 @@ class TestRun:
         ran = cli("run", small, "--json")
         document = ran.json
         assert list(document) == [
-            "scenario", "version", "seed", "replicas", "step", "run", "checkpoint", "given_up", "warnings"
+            "scenario", "version", "seed", "replicas", "step", "run", "checkpoint", "recovery", "given_up", "warnings"
         ]  # fmt: skip
         assert document["checkpoint"]["interval_s"] == 600.0
         assert (document["scenario"], document["seed"], document["replicas"]) == ("small", 0, 4)

@@ -57,7 +57,8 @@ def test_one_branch_a_part() -> None:
 
 @pytest.mark.parametrize("path", sorted(FOLDER.rglob("*.yaml")), ids=lambda p: p.stem)
 def test_scenarios_fit_it_as_written_and_resolved(path: Path) -> None:
-    VALIDATOR.validate(read(path))
+    if "extends" not in read(path):  # what a file leaves to another may be required
+        VALIDATOR.validate(read(path))
     VALIDATOR.validate(json.loads(json.dumps(load(path).data())))
 
 
