@@ -209,8 +209,10 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
         return max(0.0, copy_s - max(0.0, site.step.seconds - site.step.update_s))
 
     def network_s(self, site: SaveSite, size_per_node: float) -> float:
-        """Seconds in which every node sends ``size_per_node`` bytes in the gaps that training leaves on its network."""
+        """Seconds in which every node sends ``size_per_node`` bytes in the gaps that training, and uploads that cross the
+        same network, leave on it."""
         busy = site.step.network_s / site.step.seconds if site.step.seconds > 0 else 0.0
+        busy += self.network_share(site)
         return size_per_node / site.cluster.node.network_bandwidth / max(1.0 - busy, 0.01)
 
     def upload(self, site: SaveSite, blocking: bool = False, **keys: Any) -> Transfer:
