@@ -27,13 +27,10 @@ SEVERITIES = ["process", "gpu", "node", "nvlink-domain", "rack", "cluster", "sto
 
 def free_of_cost(kind: str) -> dict[str, Any]:
     """Keys that make every time of a strategy's own zero."""
-    keys: dict[str, Any] = {}
-    for name in RecoveryStrategy.kinds[kind].model_fields:
-        default = RecoveryStrategy.kinds[kind].model_fields[name].default
-        if isinstance(default, Stage):
-            keys[name] = 0.0
-        elif isinstance(default, Distribution) or name in ("heartbeat", "hang", "drain_steps", "patience", "penalty"):
-            keys[name] = 0.0
+    own = ("heartbeat", "hang", "drain_steps", "patience", "penalty")
+    fields = RecoveryStrategy.kinds[kind].model_fields
+    keys: dict[str, Any] = {name: 0.0 for name, field in fields.items()
+                            if isinstance(field.default, (Stage, Distribution)) or name in own}  # fmt: skip
     if kind == "adaptive":
         keys["rules"] = [{"use": {"kind": "in-process", **free_of_cost("in-process")}, "severity": ["process"]},
                          {"use": {"kind": "hot-spare"}, "spares": True}]  # fmt: skip
@@ -118,6 +115,25 @@ def test_random_runs(strategy: str, severity: str, seed: int, mtbf: float, spare
                      recovery={"kind": strategy, "stages": STAGES, **(bad if unlucky else {})},
                      checkpoint={"kind": "async", "interval": 20.0, "stall": 1.0, "persist": 6.0}, **end)  # fmt: skip
     go(scenario, seed=seed, jump=jump)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_failures_at_random_on_a_large_run(strategy: str) -> None:
+    # 128 nodes as 4 stages of 32 replicas; nodes, racks, processes, maintenance, few crews, wrong diagnoses, dead spares.
+    causes = [{"name": "node", "component": "node", "severity": "node", "mtbf": 128 * 5000.0, "detection": 60.0},
+              {"name": "rack", "component": "rack", "severity": "rack", "mtbf": 32 * 60_000.0, "detection": 60.0},
+              {"name": "soft", "component": "gpu", "severity": "process", "mtbf": 128 * 9000.0, "detection": 30.0},
+              {"name": "upkeep", "component": "node", "severity": "node", "mtbf": 128 * 20_000.0, "planned": True, "detection": 0.0}]
+    scenario = build(nodes=128, spares=6, nodes_per_rack=4, failures=causes, crews=4, repair=14_400.0, duration=4 * 86400.0,
+                     recovery={"kind": strategy, "stages": {name: 10 * value for name, value in STAGES.items()},
+                               "diagnosis": {"wrong": 0.1}, "dead_spares": {"share": 0.1}},
+                     checkpoint={"kind": "async", "interval": 600.0, "stall": 2.0, "persist": 60.0})  # fmt: skip
+    pipes = scenario.replace({"parallelism.pp": 4, "parallelism.dp": 32, "model.layers": 8, "training.global_batch": 256})
+    job = Job(Prepared(pipes, 5.0), 0, 0)
+    result = job.run()
+    check(job, result)
+    assert result.interruptions > 30
+    assert sum(job.turnover.paths.values()) > 25
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
