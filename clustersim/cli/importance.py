@@ -44,7 +44,9 @@ def command(
     from clustersim.cli.scenarios import load_one
     from clustersim.study import importance
     from clustersim.study.ranges import Range
+    from clustersim.study.runner import require_metric
 
+    require_metric("--metric", metric)
     spans = [Range.parse(text) for text in ranges]
     base = load_one(scenario, sets)
     with Talk(quiet).progress("replicas") as progress:

@@ -110,7 +110,9 @@ def _space(texts: list[str]) -> Space:
     try:
         return Space.model_validate(data)
     except ValidationError as error:
-        raise InputError([Problem(f"--space {'.'.join(str(part) for part in detail['loc'])}", detail["msg"])
+        from clustersim.scenario.problems import sentence_of
+
+        raise InputError([Problem(f"--space {'.'.join(str(part) for part in detail['loc'])}", sentence_of(detail))
                           for detail in error.errors()]) from None  # fmt: skip
 
 

@@ -80,8 +80,10 @@ def command(
 ) -> None:
     """Run a scenario at many points, each with the same failures; the same command resumes what was cut off."""
     from clustersim.study.points import Template
+    from clustersim.study.runner import require_metric
 
     talk = Talk(quiet, verbose)
+    require_metric("--metric", metric)
     place, target, part = executor_of(executor, workers, address), target_of(until), shard_of(shard)
     if part is not None and out is None:
         raise InputError(Problem("--shard", "needs -o DIR: the shards meet in that folder"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from typing import Annotated, NamedTuple
 
 from pydantic import Field
 
@@ -22,24 +22,27 @@ LIGHT = SelectiveRecompute(ops=("norm", "activation"))
 CHUNKED = "interleaved-1f1b"
 
 
+Size = Annotated[int, Field(gt=0)]
+
+
 class Space(Block):
     """Values of each dimension; null takes what the model and the cluster allow."""
 
-    tp: tuple[int, ...] | None = None
+    tp: tuple[Size, ...] | None = None
     """null: powers of two that divide the heads and stay inside a fast domain."""
-    pp: tuple[int, ...] | None = None
+    pp: tuple[Size, ...] | None = None
     """null: divisors of the GPUs up to the model's layers + 2 (embedding and head alone), at most 64."""
-    cp: tuple[int, ...] | None = None
+    cp: tuple[Size, ...] | None = None
     """null: powers of two that leave at least 1,024 tokens a rank."""
-    ep: tuple[int, ...] | None = None
+    ep: tuple[Size, ...] | None = None
     """null: divisors of the experts; 1 for a dense model."""
-    chunks: tuple[int, ...] | None = None
+    chunks: tuple[Size, ...] | None = None
     """null: 1 to 16 for schedules with any number of chunks."""
-    micro_batch: tuple[int, ...] = (1, 2, 4)
+    micro_batch: tuple[Size, ...] = (1, 2, 4)
     recompute: tuple[Recompute, ...] = (NoRecompute(), LIGHT, SelectiveRecompute(), FullRecompute())
     schedules: tuple[str, ...] = ("1f1b", "interleaved-1f1b", "zb-h1", "zb-v")
-    zero: tuple[int, ...] = (1, 2, 3)
-    slices: tuple[int, ...] = (4,)
+    zero: tuple[Annotated[int, Field(ge=0, le=3)], ...] = (1, 2, 3)
+    slices: tuple[Size, ...] = (4,)
     """Slices of a sequence, for schedules that cut it."""
     gpus: int | None = Field(default=None, gt=0)
     """GPUs to use; null: all."""

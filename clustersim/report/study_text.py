@@ -68,8 +68,10 @@ def comparison_text(found: Comparison) -> str:
     """The table of scenarios and a sentence for each pair."""
     header = ["scenario", *(title for _, title, _ in _COLUMNS)]
     count = max((sum(r is not None for r in outcome.replicas) for outcome in found.outcomes), default=0)
-    parts = [table(header, _lines(found.outcomes)), *_errors(found.outcomes), "", *found.sentences(), "",
-             f"{count} replicas each under seed {found.seed}, the same failures for all; ± is half a 95 % interval"]  # fmt: skip
+    told = found.sentences() if count != 1 else ["One replica each does not tell design from luck: give --replicas 2 or more."]
+    parts = [table(header, _lines(found.outcomes)), *_errors(found.outcomes), "", *told, "",
+             f"{count} replica{'s' * (count != 1)} each under seed {found.seed}, the same failures for all; "
+             "± is half a 95 % interval"]  # fmt: skip
     return "\n".join(parts)
 
 

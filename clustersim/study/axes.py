@@ -137,9 +137,13 @@ def _steps(start: float, stop: float, step: float) -> list[float]:
 def _quantity(text: str) -> tuple[Dimension | None, float]:
     """A bare number (no dimension) or a quantity of the first dimension that knows its unit."""
     try:
-        return None, float(text)
+        number: float | None = float(text)
     except ValueError:
-        pass
+        number = None
+    if number is not None:
+        if not math.isfinite(number):
+            raise ValueError(f"'{text}' is not a finite number")
+        return None, number
     for dimension in _DIMENSIONS:
         try:
             return dimension, dimension.parse(text)
@@ -180,13 +184,22 @@ def points_from_csv(path: Path) -> list[Point]:
     try:
         with path.open(newline="", encoding="utf-8-sig") as file:
             rows = list(csv.reader(file))
-    except (OSError, UnicodeDecodeError) as error:
-        raise InputError(Problem("--points", f"{path} cannot be read: {error}")) from None
+    except UnicodeDecodeError as error:
+        raise InputError(Problem("--points", f"byte {error.start} is no UTF-8; save it as UTF-8", str(path))) from None
+    except (OSError, csv.Error) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise InputError(Problem("--points", f"cannot be read: {reason}", str(path))) from None
     if len(rows) < 2:
         raise InputError(Problem("--points", "needs a header of paths and at least one row", str(path), 1))
     header = [name.strip() for name in rows[0]]
+    for column, name in enumerate(header, start=1):
+        if not name or header.index(name) + 1 < column:
+            told = f"'{name}' heads two columns" if name else "names no path of keys, such as checkpoint.interval"
+            raise InputError(Problem("--points", told, str(path), 1, column))
     points = []
     for line, row in enumerate(rows[1:], start=2):
+        if not row:
+            continue
         if len(row) != len(header):
             raise InputError(Problem("--points", f"has {len(row)} cells, the header {len(header)}", str(path), line))
         points.append(_point(header, row, path, line))

@@ -93,6 +93,8 @@ def sobol(scenario: Any, ranges: Sequence[Range], *, metric: str = "goodput_toke
     from scipy.stats import sobol_indices, uniform
 
     _need(ranges)
+    if len(ranges) < 2:
+        raise InputError(Problem("--range", "sobol shares the spread among inputs: give at least two ranges"))
     if base < 2 or base & (base - 1):
         raise InputError(Problem("--base", f"{base} must be a power of two, such as 64"))
     seed = scenario.simulation.seed if seed is None else seed
@@ -173,3 +175,7 @@ def spread(scenario: Any, ranges: Sequence[Range], *, metric: str = "goodput_tok
 def _need(ranges: Sequence[Range]) -> None:
     if not ranges:
         raise InputError(Problem("--range", "needs at least one range, such as checkpoint.interval='5 min..20 min'"))
+    paths = [span.path for span in ranges]
+    for path in paths:
+        if paths.count(path) > 1:
+            raise InputError(Problem(f"--range {path}", "is given twice"))

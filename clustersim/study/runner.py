@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from clustersim.errors import InputError, Problem
+from clustersim.errors import InputError, Problem, nearest
 from clustersim.study.axes import Point
 from clustersim.study.executors import Executor, Failure, Serial
 from clustersim.study.statistics import Target, summary
@@ -125,6 +125,33 @@ def job_of(label: str, scenario: Any) -> Job:
     return Job(label, text, hashlib.sha256(body.encode()).hexdigest())
 
 
+def fitting_job(label: str, scenario: Any) -> Job:
+    """Like ``job_of``, for a scenario that fits in memory.
+
+    Raises:
+        DoesNotFit: a stage needs more memory than its GPU has.
+        InputError: the layout or the schedule does not fit.
+    """
+    from clustersim.study.step import fitting_model
+
+    fitting_model(scenario)
+    return job_of(label, scenario)
+
+
+def require_metric(option: str, metric: str) -> None:
+    """Refuse a metric that no run has, before anything runs.
+
+    Raises:
+        InputError: naming the nearest.
+    """
+    from clustersim.run.result import RunResult
+
+    if metric not in RunResult.METRICS and not metric.startswith("ledger_s."):
+        known = [*RunResult.METRICS, "ledger_s.<category>"]
+        hint = nearest(metric, known) or f"; known: {', '.join(known)}"
+        raise InputError(Problem(option, f"there is no metric '{metric}'{hint}"))
+
+
 class Runner:
     """Runs jobs under one seed, with an executor and, if given, a store that remembers.
 
@@ -167,8 +194,11 @@ class Runner:
 
         if target is None:
             return self.run(jobs, replicas)
+        require_metric("--until", target.metric)
         count = min(max(replicas, MINIMUM_REPLICAS), limit)
         outcomes = self.run(jobs, count)
+        if all(target.metric not in outcome.metrics for outcome in outcomes if outcome.error is None):
+            raise InputError(Problem("--until", f"no run has '{target.metric}'"))
         while count < limit and not all(o.error or target.reached(o.column(target.metric)) for o in outcomes):
             self.remember(jobs, outcomes)
             count = min(count + count // 2, limit)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from clustersim.pipeline.step import StepModel
     from clustersim.pipeline.step_report import StepReport
     from clustersim.scenario.schema import Scenario
 
@@ -20,8 +21,8 @@ def step(scenario: Scenario) -> StepReport:
     return StepModel.of(scenario).report()
 
 
-def fitting_step(scenario: Scenario) -> StepReport:
-    """Like ``step``, for a job that fits in memory.
+def fitting_model(scenario: Scenario) -> StepModel:
+    """The step model of a job that fits in memory.
 
     Raises:
         DoesNotFit: which rank, how many bytes over, what takes them, and what would make it fit.
@@ -32,4 +33,9 @@ def fitting_step(scenario: Scenario) -> StepReport:
 
     model = StepModel.of(scenario)
     checked_memory(model)
-    return model.report()
+    return model
+
+
+def fitting_step(scenario: Scenario) -> StepReport:
+    """Like ``step``, for a job that fits in memory; raises as ``fitting_model`` does."""
+    return fitting_model(scenario).report()

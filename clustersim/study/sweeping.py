@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustersim.errors import ClusterSimError, InputError, Problem
+from clustersim.errors import ClusterSimError, ImpossibleError, InputError, Problem
 from clustersim.study.axes import Point, points_of
 from clustersim.study.executors import Executor
 from clustersim.study.points import Template
-from clustersim.study.runner import Job, Outcome, Progress, Runner, in_order, job_of
+from clustersim.study.runner import Job, Outcome, Progress, Runner, fitting_job, in_order
 from clustersim.study.statistics import BETTER, Difference, Target, difference
 from clustersim.study.store import Store, write_atomically
 
@@ -144,7 +144,8 @@ def sweep(scenario: Any, *, over: Mapping[str, Iterable[Any]] | None = None,
         at: makes the scenario of a point; default: ``scenario`` with the point's values.
 
     Raises:
-        InputError: no points, a path named twice, a store that holds another study.
+        InputError: no points, a path named twice, every point wrong, a store that holds another study.
+        ImpossibleError: no point fits in memory.
     """
     grid = list(points) if points is not None else points_of(over, zipped)
     if not grid:
@@ -154,7 +155,8 @@ def sweep(scenario: Any, *, over: Mapping[str, Iterable[Any]] | None = None,
     paths = list(dict.fromkeys(path for point in grid for path in point))
     kept = Store(store) if isinstance(store, (str, Path)) else store
     count = replicas or scenario.simulation.replicas
-    prepared = [_job(make, point) for point in grid]
+    _refuse_shared(paths)
+    prepared = _jobs(make, grid)
     jobs = [job for job in prepared if isinstance(job, Job)]
     if kept is not None:
         kept.open_study(manifest(prepared, seed, paths, grid, None if until else count))
@@ -187,9 +189,34 @@ def manifest(jobs: Sequence[Job | str], seed: int, paths: list[str], points: Seq
             "errors": [None if isinstance(job, Job) else job for job in jobs]}  # fmt: skip
 
 
-def _job(make: Callable[[Point], Any], point: Point) -> Job | str:
+def _refuse_shared(paths: Sequence[str]) -> None:
+    """Seed and number of replicas are the study's: an axis of them would change nothing."""
+    for path in paths:
+        if path.split(".")[0] == "simulation":
+            raise InputError(Problem(f"--over {path}", "is the same for all points of a study: give --seed or --replicas"))
+
+
+def _jobs(make: Callable[[Point], Any], points: Sequence[Point]) -> list[Job | str]:
+    """Each point's job, or why it has none.
+
+    Raises:
+        InputError: every point is wrong: then the axis is, and not a point.
+        ImpossibleError: no point is possible.
+    """
+    found = [_job(make, point) for point in points]
+    errors = [error for error in found if not isinstance(error, Job)]
+    if len(errors) == len(found):
+        wrong = [error.problems for error in errors if isinstance(error, InputError)]
+        if len(wrong) == len(errors):
+            raise InputError(list(dict.fromkeys(problem for problems in wrong for problem in problems)))
+        if all(isinstance(error, ImpossibleError) for error in errors):
+            raise errors[0]
+    return [job if isinstance(job, Job) else str(job) for job in found]
+
+
+def _job(make: Callable[[Point], Any], point: Point) -> Job | ClusterSimError:
     """The point's job, or why it has none."""
     try:
-        return job_of(label_of(point), make(point))
+        return fitting_job(label_of(point), make(point))
     except ClusterSimError as error:
-        return str(error)
+        return error
