@@ -31,7 +31,7 @@ def parse_op(text: str) -> Op:
     """
     match = _OP.fullmatch(text.strip())
     if match is None:
-        raise ValueError(f"'{text.strip()}' is no op: write stage, kind, unit, for example 2F3")
+        raise ValueError(f"'{_shown(text)}' is no op: write stage, kind, unit, for example 2F3")
     stage, name, unit = match.groups()
     kind = _KINDS.get(name)
     if kind is None:
@@ -40,6 +40,12 @@ def parse_op(text: str) -> Op:
         rule = "is for a whole stage and takes no unit" if unit else "needs the unit's number"
         raise ValueError(f"'{text.strip()}': {name} {rule}")
     return Op(int(stage), kind, int(unit) if unit else None)
+
+
+def _shown(text: str, most: int = 40) -> str:
+    """A cell as messages show it: on one line, without what a terminal cannot print, and not too long."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in text.strip())
+    return plain if len(plain) <= most else f"{plain[: most - 1]}…"
 
 
 def parse_action(text: str) -> Action:
@@ -64,19 +70,49 @@ def parse_action(text: str) -> Action:
 
 def _rows(text: str, file: str | None) -> Iterator[list[Action]]:
     problems: list[Problem] = []
-    for line, cells in enumerate(csv.reader(io.StringIO(text)), start=1):
+    most = 64 * (text.count(",") + text.count("\n")) + 10_000
+    for line, cells in enumerate(_cells(text, file), start=1):
         actions: list[Action] = []
         for column, cell in enumerate(cells, start=1):
             if not cell.strip():
                 continue
             try:
-                actions.append(parse_action(cell))
+                actions.append(_in_range(parse_action(cell), most))
             except ValueError as error:
                 problems.append(Problem("", str(error), file, line, column))
         if cells:
             yield actions
     if problems:
         raise InputError(problems)
+
+
+def _cells(text: str, file: str | None) -> Iterator[list[str]]:
+    """The rows of a CSV text.
+
+    Raises:
+        InputError: a row that is no CSV, such as one with a cell of over 100,000 characters.
+    """
+    reader = csv.reader(io.StringIO(text))
+    while True:
+        try:
+            yield next(reader)
+        except StopIteration:
+            return
+        except csv.Error as error:
+            raise InputError(Problem("", f"is no row of CSV: {error}", file, reader.line_num, 1)) from None
+
+
+def _in_range(action: Action, most: int) -> Action:
+    """The action, where its numbers are at most ``most``.
+
+    Raises:
+        ValueError: a list of n ops has at most n stages and n units; far beyond, what is missing has no end.
+    """
+    for op in parts_of(action):
+        number = max(op.stage, op.microbatch or 0)
+        if number > most:
+            raise ValueError(f"'{op}': number {number} is out of range for a list of this size (0 to {most})")
+    return action
 
 
 def parse_program(
@@ -118,7 +154,7 @@ def load_program(path: str | Path, *, microbatches: int | None = None, slices: i
     """
     path = Path(path)
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
         reason = getattr(error, "strerror", None) or "it is not UTF-8 text"
         raise InputError(Problem("", f"cannot read the op list: {reason}", str(path))) from None

@@ -274,8 +274,8 @@ class Memory:
 
     def _ends(self, stages: Sequence[StageContent]) -> float:
         """Parameters of a rank's embedding and head."""
-        ends = (stage._replace(dense=0, moe=0, mtp=0) for stage in stages if stage.embedding or stage.head)
-        return sum(local_parameters(self.model, stage, **self._cut).total for stage in ends)
+        ends = [stage._replace(dense=0, moe=0, mtp=0) for stage in stages if stage.embedding or stage.head]
+        return self.parameters(ends).total
 
     def logits(self, stages: Sequence[StageContent]) -> float:
         """Bytes of the loss of one unit."""

@@ -113,3 +113,10 @@ def test_model_flop_are_those_that_are_done() -> None:
     still = step_flop(plain.plan.model, job(1, pp=1, frozen_layers=32).plan.training)
     assert still.linear == pytest.approx(flop[0].linear / 3)
     assert still.head == flop[0].head
+
+
+@pytest.mark.parametrize("precision", ["bf16", "fp8", "nvfp4"])
+@pytest.mark.parametrize("schedule", ["1f1b", "v-half"])
+def test_a_shared_head_leaves_no_rank_with_less_than_nothing(precision: str, schedule: str) -> None:
+    shared = job(1, {"kind": schedule, "vocabulary_parallel": "algorithm-1"}, precision=precision)
+    assert all(rank.weights > 0 for rank in memory_report(shared).stages)

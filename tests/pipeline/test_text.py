@@ -118,3 +118,31 @@ def test_grid_is_aligned_and_cut() -> None:
     made = get_schedule("gpipe").program(Pipeline(2, 2))
     assert to_grid(made) == "rank 0: 0F0 0F1 0B0 0B1\nrank 1: 1F0 1F1 1B0 1B1\n"
     assert to_grid(made, width=11) == "rank 0: 0F0\nrank 1: 1F0\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "place", "message"),
+    [
+        (b"0F0,0B0\n\n1F0,99999999999999999999B0\n", "3:2", "out of range"),
+        (b"0F99999999999,0B0\n", "1:1", "out of range"),
+        (b"0F0\n" + b"x" * 200_000 + b"\n", "2:1", "no row of CSV"),
+        (b"0F0," + b"y" * 50_000 + b"\n", "1:2", "is no op"),
+        (b"0F0,\x000B0\n", "1:2", "is no op"),
+        (b'"0F0,0B0\n1F0\n', "1:1", "is no op"),
+    ],
+)
+def test_garbage_is_named_by_line_and_column(tmp_path: Path, content: bytes, place: str, message: str) -> None:
+    file = tmp_path / "garbage.csv"
+    file.write_bytes(content)
+    with pytest.raises(InputError, match=message) as caught:
+        load_program(file)
+    first = str(caught.value).splitlines()[0]
+    assert first.startswith(f"{file}:{place}: ")
+    assert len(first) < len(str(file)) + 200
+    assert first.isprintable()
+
+
+def test_byte_order_marks_and_windows_newlines_are_read(tmp_path: Path) -> None:
+    file = tmp_path / "windows.csv"
+    file.write_bytes(b"\xef\xbb\xbf0F0,0B0\r\n1F0,1B0\r\n")
+    assert load_program(file).ranks == parse_program("0F0,0B0\n1F0,1B0\n").ranks
