@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from clustersim.checkpoint.pattern import Books, Stretch
+from clustersim.checkpoint.pattern import Books
+from clustersim.checkpoint.stretch import Stretch
 from clustersim.recovery.stages import Section
 
 CATEGORIES = (

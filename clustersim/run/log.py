@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from clustersim.checkpoint.pattern import Luck, Stretch
+from clustersim.checkpoint.pattern import Luck
+from clustersim.checkpoint.stretch import Stretch
 
 if TYPE_CHECKING:
     import pandas as pd

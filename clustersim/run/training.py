@@ -9,7 +9,8 @@ from typing import Any
 import simpy
 
 from clustersim.checkpoint.engine import Load
-from clustersim.checkpoint.pattern import Luck, Pace, Spot, Stretch, training_time
+from clustersim.checkpoint.pattern import Luck, Pace, training_time
+from clustersim.checkpoint.stretch import Spot, Stretch
 from clustersim.checkpoint.tiers import Copies, Copy, Tier
 from clustersim.faults.failure import Severity
 from clustersim.run.clock import delay

@@ -14,7 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import simpy
 
-from clustersim.checkpoint.pattern import Books, Pace, Spot, Stretch, book_steps, steps_for, training_time
+from clustersim.checkpoint.pattern import Books, Pace, book_steps, steps_for, training_time
+from clustersim.checkpoint.stretch import Spot, Stretch
 from clustersim.checkpoint.tiers import Copy, Tier
 from clustersim.run.clock import delay
 from clustersim.run.ledger import Piece
