@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -10,7 +9,7 @@ import torch
 import torch.nn.functional as functional
 from torch import nn
 
-from calibration.device import Timing
+from calibration.device import Timing, cpu_clock
 from calibration.gpt import Block, GptSize, batch_of, loss_of, whole
 from calibration.plan import Context, Point, rotating
 
@@ -218,9 +217,10 @@ def _single(context: Context, timed: Callable[[Any], Any], ready: Any) -> float:
         last.record()
         context.device.sync()
         return float(first.elapsed_time(last)) * 1e-3
-    start = time.perf_counter()
+    now = cpu_clock()
+    start = now()
     timed(ready)
-    return time.perf_counter() - start
+    return now() - start
 
 
 def _split_backward(context: Context, layer: nn.Module, x: torch.Tensor, when: str) -> Any:

@@ -109,12 +109,13 @@ class Device:
         return self._cuda_times(call, limit_s) if self.is_gpu else self._cpu_times(call, limit_s)
 
     def _cpu_times(self, call: Callable[[], Any], limit_s: float) -> Timing:
+        now = cpu_clock()
         seconds: list[float] = []
         end = time.perf_counter() + limit_s
         while len(seconds) < LEAST_SAMPLES or (time.perf_counter() < end and len(seconds) < MOST_SAMPLES):
-            start = time.perf_counter()
+            start = now()
             call()
-            seconds.append(time.perf_counter() - start)
+            seconds.append(now() - start)
         return Timing.of(seconds)
 
     def _cuda_times(self, call: Callable[[], Any], limit_s: float) -> Timing:
@@ -133,6 +134,7 @@ class Device:
 
     def header(self) -> dict[str, Any]:
         """Device, versions and state for the head of a measurement file."""
+        clock = "CUDA events" if self.is_gpu else ("CPU time of the thread" if torch.get_num_threads() == 1 else "wall time")
         versions = {"python": platform.python_version(), "torch": str(torch.__version__), "os": platform.release()}
         device: dict[str, Any] = {"name": cpu_name(), "cores": os.cpu_count() or 0, "threads": torch.get_num_threads()}
         if self.is_gpu:
@@ -144,7 +146,7 @@ class Device:
             if torch.distributed.is_nccl_available():
                 versions["nccl"] = ".".join(map(str, torch.cuda.nccl.version()))
         date = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        return {"device": device, "versions": versions, "date": date, "state": self.state()}
+        return {"device": device, "versions": versions, "date": date, "state": {**self.state(), "clock": clock}}
 
     def state(self) -> dict[str, Any]:
         """Load of the machine; of a GPU also clocks, power, temperature (where nvidia-ml-py is installed)."""
@@ -154,6 +156,11 @@ class Device:
 
             found.update(gpu_state())
         return found
+
+
+def cpu_clock() -> Callable[[], float]:
+    """The clock of ops on a CPU: on one thread its CPU time, which other jobs on the cores do not lengthen; else wall time."""
+    return time.thread_time if torch.get_num_threads() == 1 else time.perf_counter
 
 
 def cpu_name() -> str:

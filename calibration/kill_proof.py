@@ -27,8 +27,7 @@ from calibration.scenario import scenario_of
 from clustersim.run.simulate import simulate
 
 STEPS, INTERVAL = 240, 20
-MTBF_S = 6.0
-RESTARTS = 100
+RESTARTS = 1000
 REPLICAS = 40
 
 
@@ -66,57 +65,69 @@ class Killed:
         return found
 
 
-def killed_run(kill_at: Sequence[float], steps: int, interval: int, limit_s: float, size: str = "{}") -> Killed:
-    """Train under torchrun and kill the worker at the given seconds after it was first ready.
+class Session:
+    """A trainer under torchrun that does one run after the other; ``plan`` holds the steps of each."""
 
-    Raises:
-        RuntimeError: the run did not end in ``limit_s``, or failed.
-    """
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        arguments = ["--folder", name, "--steps", str(steps), "--interval", str(interval), "--size", size]
-        process = subprocess.Popen(command("calibration.kill_worker", 1, arguments, RESTARTS), env=environment(),
-                                   stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True)  # fmt: skip
-        try:
-            up = _first_ready(folder, process, limit_s)
-            sent = _kill_along(process, up, kill_at, limit_s)
-        finally:
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGTERM)
-                process.wait(timeout=30)
-        if process.returncode != 0:
-            raise RuntimeError(f"the killed run ended with {process.returncode}")
-        events = [json.loads(line) for line in (folder / "events.jsonl").read_text(encoding="utf-8").splitlines()]
-        done = next(event["t"] for event in events if event["event"] == "done")
+    def __init__(self, folder: Path, plan: Sequence[int], interval: int, size: str = "{}") -> None:
+        self.folder, self.next = folder, 0
+        arguments = ["--folder", str(folder), "--plan", json.dumps(list(plan)), "--interval", str(interval), "--size", size]
+        line = command("calibration.kill_worker", 1, arguments, RESTARTS)
+        self.process = subprocess.Popen(
+            line, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True
+        )
+
+    def run(self, kill_at: Sequence[float], limit_s: float = 600.0) -> Killed:
+        """The next run, killed at these seconds after it was first ready.
+
+        Raises:
+            RuntimeError: it took longer than ``limit_s``, or torchrun gave up.
+        """
+        place = self.folder / str(self.next)
+        self.next += 1
+        end = time.time() + limit_s
+        while not (events := events_of(place)):
+            self._pause(end)
+        up, sent, waiting = float(events[0]["t"]), [], list(kill_at)
+        while not (place / "times.json").exists():
+            if waiting and time.time() - up >= waiting[0]:
+                waiting.pop(0)
+                sent += [self._kill(child, up) for child in children(self.process.pid)]
+            self._pause(end)
+        events = events_of(place)
+        done = next(event["t"] for event in events if event["event"] == "done") - up
         ready = [event["t"] - up for event in events if event["event"] == "ready"]
-        times = json.loads((folder / "times.json").read_text(encoding="utf-8"))
-        return Killed(done - up, [moment for moment in sent if moment < done - up], ready[1:], times)
+        times = json.loads((place / "times.json").read_text(encoding="utf-8"))
+        return Killed(done, [moment for moment in sent if moment < done], ready[1:], times)
 
+    def _kill(self, child: int, up: float) -> float:
+        os.kill(child, signal.SIGKILL)
+        return time.time() - up
 
-def _first_ready(folder: Path, process: subprocess.Popen[bytes], limit_s: float) -> float:
-    end = time.time() + limit_s
-    while time.time() < end and process.poll() is None:
-        path = folder / "events.jsonl"
-        if path.exists() and (lines := path.read_text(encoding="utf-8").splitlines()):
-            return float(json.loads(lines[0])["t"])
-        time.sleep(0.01)
-    raise RuntimeError("the trainer never came up")
-
-
-def _kill_along(process: subprocess.Popen[bytes], up: float, kill_at: Sequence[float], limit_s: float) -> list[float]:
-    """Send the kills until the run is over; when each was sent, seconds since ``up``."""
-    sent, waiting = [], list(kill_at)
-    while process.poll() is None:
-        now = time.time() - up
-        if now > limit_s:
-            raise RuntimeError(f"the killed run took longer than {limit_s:.0f} s")
-        if waiting and now >= waiting[0]:
-            waiting.pop(0)
-            for child in children(process.pid):
-                os.kill(child, signal.SIGKILL)
-                sent.append(time.time() - up)
+    def _pause(self, end: float) -> None:
+        if time.time() > end:
+            raise RuntimeError("the killed run took too long")
+        if self.process.poll() not in (None, 0):
+            raise RuntimeError(f"torchrun ended with {self.process.returncode}")
         time.sleep(0.005)
-    return sent
+
+    def close(self) -> None:
+        """End torchrun and its worker."""
+        if self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGTERM)
+            try:
+                self.process.wait(timeout=30)
+            except subprocess.TimeoutExpired:
+                os.killpg(self.process.pid, signal.SIGKILL)
+                self.process.wait()
+
+
+def events_of(folder: Path) -> list[dict[str, Any]]:
+    """Complete lines of a run's event log."""
+    path = folder / "events.jsonl"
+    if not path.exists():
+        return []
+    text = path.read_text(encoding="utf-8")
+    return [json.loads(line) for line in text.split("\n")[:-1]]
 
 
 def kill_times(seed: int, mtbf_s: float, horizon_s: float) -> list[float]:
@@ -143,49 +154,62 @@ def predict(kill_at: Sequence[float], calibration: Killed, steps: int, interval:
     return np.array(walls)
 
 
-def calibration_run(kills: int, steps: int, interval: int, limit_s: float, size: str = "{}") -> Killed:
-    """Restart times of ``kills`` kills one after the other, step and save times of what runs undisturbed after them."""
-    with_kills = killed_run([1.0 + 1e-3 * index for index in range(1)], steps, interval, limit_s, size)
-    for _ in range(kills - 1):
-        more = killed_run([1.0], steps, interval, limit_s, size)
-        with_kills.kills += [100 * len(with_kills.kills) + moment for moment in more.kills]
-        with_kills.ready += [100 * (len(with_kills.kills) - 1) + moment for moment in more.ready]
-        with_kills.times = {key: with_kills.times[key] + more.times[key] for key in more.times}
-    return with_kills
+def calibrated(session: Session) -> Killed:
+    """Two short runs, each killed once early: restart times, and the steps and saves of what came after."""
+    one, two = (session.run([0.3]) for _ in range(2))
+    return pooled(one, two)
 
 
-def proof(runs: int, limit_s: float, every: int = 4) -> dict[str, Any]:
-    """``runs`` killed runs; a calibration before every ``every`` of them and one at the end, pooled pairwise."""
+def proof(runs: int, every: int = 4, steps: int = STEPS, size: str = "{}") -> dict[str, Any]:
+    """``runs`` killed runs; a calibration before every ``every`` of them and one at the end, pooled pairwise.
+
+    The mean time between kills is the length of a run as calibrated first (at least twice a restart), so that a run meets
+    one or two.
+    """
+    short = max(steps // 3, 2 * INTERVAL)
+    plan = [item for first in range(0, runs, every) for item in [short, short] + [steps] * min(every, runs - first)]
     rows: list[Prediction] = []
     loads: list[float] = []
-    begun = time.monotonic()
     waiting: list[tuple[int, list[float], Killed]] = []
     before: Killed | None = None
-    for seed in range(runs):
-        if time.monotonic() - begun > limit_s:
-            break
-        if seed % every == 0:
-            now = calibration_run(2, STEPS // 2, INTERVAL, 120)
-            rows += _settled(waiting, before, now)
-            waiting, before = [], now
-        loads.append(os.getloadavg()[0])
-        kills = kill_times(seed, MTBF_S, 600)
-        waiting.append((seed, kills, killed_run(kills, STEPS, INTERVAL, 600)))
-    rows += _settled(waiting, before, calibration_run(2, STEPS // 2, INTERVAL, 120))
-    measured, predicted = (np.mean([getattr(row, name) for row in rows]) for name in ("measured", "predicted"))
-    return {"rows": [row.row() for row in rows], "mean_measured_s": float(measured), "mean_predicted_s": float(predicted),
-            "mean_error_pct": 100 * float(predicted / measured - 1), "inside_interval": sum(row.inside for row in rows),
-            "runs": len(rows), "load_average": [min(loads), max(loads)]}  # fmt: skip
+    with tempfile.TemporaryDirectory() as name:
+        session = Session(Path(name), [*plan, short, short], INTERVAL, size)
+        try:
+            mtbf = 0.0
+            for seed in range(runs):
+                if seed % every == 0:
+                    now = calibrated(session)
+                    rows += _settled(waiting, before, now, steps)
+                    waiting, before = [], now
+                    mtbf = mtbf or mtbf_of(now, steps)
+                loads.append(os.getloadavg()[0])
+                kills = kill_times(seed, mtbf, 600)
+                waiting.append((seed, kills, session.run(kills)))
+            rows += _settled(waiting, before, calibrated(session), steps)
+        finally:
+            session.close()
+    measured, predicted = (float(np.mean([getattr(row, key) for row in rows])) for key in ("measured", "predicted"))
+    return {"rows": [row.row() for row in rows], "mean_measured_s": measured, "mean_predicted_s": predicted,
+            "mean_error_pct": 100 * (predicted / measured - 1), "inside_interval": sum(row.inside for row in rows),
+            "runs": len(rows), "mtbf_s": mtbf, "load_average": [min(loads), max(loads)]}  # fmt: skip
 
 
-def _settled(waiting: list[tuple[int, list[float], Killed]], before: Killed | None, after: Killed) -> list[Prediction]:
+def mtbf_of(seen: Killed, steps: int) -> float:
+    """Mean time between kills that a run of ``steps`` steps meets about once."""
+    length = steps * (statistics.fmean(seen.times["steps"]) + statistics.fmean(seen.times["saves"]) / INTERVAL)
+    return max(length, 2 * statistics.fmean(seen.down))
+
+
+def _settled(
+    waiting: list[tuple[int, list[float], Killed]], before: Killed | None, after: Killed, steps: int
+) -> list[Prediction]:
     """Predictions of the runs between two calibrations, from both together."""
     if before is None:
         return []
     both = pooled(before, after)
     found = []
     for seed, kills, seen in waiting:
-        walls = predict(kills, both, STEPS, INTERVAL, REPLICAS)
+        walls = predict(kills, both, steps, INTERVAL, REPLICAS)
         low, high = interval_of(walls, before, after)
         name = f"seed {seed}: {len(seen.kills)} kills"
         found.append(Prediction(name, seen.wall, float(np.mean(walls)), low, high, 0.0, 1))

@@ -51,7 +51,7 @@ def _clock(device: Device, call: Callable[[], Any]) -> float:
 
 def parts_of(size: GptSize, device: Device) -> list[Point]:
     """(part, terms, call that takes its seconds) of all parts of one size."""
-    layer, head, embed = (made(size).to(device.torch) for made in (Block, Head, Embed))
+    layer, twin, head, embed = (made(size).to(device.torch) for made in (Block, Block, Head, Embed))
     x = torch.randn(size.batch, size.length, size.hidden, device=device.torch, requires_grad=True)
     tokens, targets = (item.to(device.torch) for item in batch_of(size, size.batch))
     optimizer = torch.optim.AdamW(layer.parameters(), fused=True)
@@ -64,6 +64,13 @@ def parts_of(size: GptSize, device: Device) -> list[Point]:
             parameter.grad = torch.ones_like(parameter)
         return _clock(device, lambda: (optimizer.step(), optimizer.zero_grad()))
 
+    def in_stack(backward: bool) -> float:
+        """A layer as it runs in a stack: just behind another one of other weights (code warm, weights cold)."""
+        below = twin(x).detach().requires_grad_()
+        if backward:
+            twin(x).sum().backward()
+        return pass_of(lambda: layer(below), backward)
+
     def pass_of(run: Callable[[], torch.Tensor], backward: bool) -> float:
         if not backward:
             return _clock(device, run)
@@ -72,8 +79,8 @@ def parts_of(size: GptSize, device: Device) -> list[Point]:
         return _clock(device, lambda: torch.autograd.backward(result, ones))
 
     return [
-        ("layer-forward", rows, lambda: pass_of(lambda: layer(x), False)),
-        ("layer-backward", rows, lambda: pass_of(lambda: layer(x), True)),
+        ("layer-forward", rows, lambda: in_stack(False)),
+        ("layer-backward", rows, lambda: in_stack(True)),
         ("head-forward", wide, lambda: pass_of(lambda: loss_of(head(x), targets), False)),
         ("head-backward", wide, lambda: pass_of(lambda: loss_of(head(x), targets), True)),
         ("embed-forward", (1.0, size.tokens * size.hidden), lambda: pass_of(lambda: embed(tokens), False)),

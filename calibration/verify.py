@@ -63,9 +63,9 @@ def checkpoint(seconds: float, quick: bool, device: Device) -> dict[str, Any]:
 
 def kills(seconds: float, quick: bool, device: Device) -> dict[str, Any]:
     """SIGKILL and restarts."""
-    from calibration.kill_proof import proof
+    from calibration.kill_proof import STEPS, proof
 
-    return proof(2 if quick else 20, 1e9 if not quick else seconds)
+    return proof(2 if quick else 20, steps=60 if quick else STEPS)
 
 
 RUN: dict[str, Callable[[float, bool, Device], dict[str, Any]]] = {
