@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from clustersim.checkpoint.interval import Auto, Costs
 from clustersim.checkpoint.pattern import Outlay
 
 if TYPE_CHECKING:
@@ -17,7 +18,8 @@ def describe(prepared: Prepared) -> dict[str, Any]:
         ``engine``; ``stall_s`` of a save without and ``stall_full_s`` with all tiers; ``tiers``: of each its ``every``
         (saves), ``durable_s`` (from the start of the save), ``bytes``, ``bandwidth_bytes_per_s`` (bytes ÷ the time that
         they take) and ``restore_s``; ``host_memory_bytes`` a node; ``in_flight`` (saves at once); ``interval_s`` and
-        ``interval_steps`` (the one that rules, the other null).
+        ``interval_steps`` (the one that rules, the other null); ``interval_best_s``: what ``auto`` would choose (null:
+        nothing ever fails).
     """
     engine, site = prepared.scenario.checkpoint, prepared.site
     full, plain = prepared.saves[0] if prepared.saves else Outlay(0.0, ()), prepared.save or Outlay(0.0, ())
@@ -30,6 +32,7 @@ def describe(prepared: Prepared) -> dict[str, Any]:
         "in_flight": engine.depth(site),
         "interval_s": prepared.every.seconds,
         "interval_steps": prepared.every.steps,
+        "interval_best_s": Auto().resolve(Costs(plain.stall_s, plain.busy_s, prepared.mtbf_s)).seconds,
     }
 
 

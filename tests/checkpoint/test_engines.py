@@ -255,3 +255,37 @@ def test_the_watchdog() -> None:
     with pytest.raises(ImpossibleError, match="longer than the watchdog's 600"):
         made("sync", storage={"write_bandwidth": STATE / 600.051}, watchdog=600.0)
     made("async", storage={"write_bandwidth": STATE / 600.051}, watchdog=600.0)
+
+
+def test_an_upload_over_trainings_own_network_slows_steps_beside_it() -> None:
+    # The step model answers: a share of each node's NICs is taken while the upload runs.
+    from pathlib import Path
+
+    from clustersim.scenario.load import load
+
+    base = load(str(Path(__file__).parents[2] / "scenarios" / "512-h100-70b.yaml"))
+    own, shared = (Prepared(base.replace("checkpoint", {"engine": "async", "interval": "10 min", "uplink": uplink}))
+                   for uplink in ("own", "training"))  # fmt: skip
+    assert own.pace.saving_s == own.pace.step_s
+    assert shared.pace.saving_s > shared.pace.step_s
+    # A faster writer takes more of the network, and training loses more.
+    slow = Prepared(base.replace("checkpoint", {
+        "engine": "async", "interval": "10 min", "uplink": "training", "writer_bandwidth": "10 MB/s"}))  # fmt: skip
+    assert own.pace.saving_s < slow.pace.saving_s < shared.pace.saving_s
+    result = Job(shared, 0, 0, events=False).run()
+    assert result.ledger_s["checkpoint_slowdown"] > 0
+    assert Job(own, 0, 0, events=False).run().ledger_s["checkpoint_slowdown"] == 0
+
+
+def test_idle_gaps_of_the_network_are_those_of_the_step_model() -> None:
+    from pathlib import Path
+
+    from clustersim.scenario.load import load
+
+    base = load(str(Path(__file__).parents[2] / "scenarios" / "512-h100-70b.yaml"))
+    job = Prepared(base.replace("checkpoint", {"engine": "gemini"}))
+    assert 0 < job.site.step.network_s < job.site.step.seconds
+    assert 0 < job.site.step.update_s < job.site.step.seconds
+    alone = job.site.per_node / job.scenario.cluster.node.network_bandwidth
+    sent = next(s for t, s in zip(job.transfers, job.transfer_s, strict=True) if t.tier == Tier.PEER)
+    assert sent == pytest.approx(alone / (1 - job.site.step.network_s / job.site.step.seconds))
