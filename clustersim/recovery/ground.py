@@ -72,7 +72,7 @@ class Ground:
             microbatches=scenario.microbatches,
         )  # fmt: skip
 
-    @property
+    @functools.cached_property
     def gpus(self) -> int:
         """GPUs of the job."""
         return self.nodes * self.gpus_per_node

@@ -116,6 +116,11 @@ class StageGraph:
                    for index, step in enumerate(self.steps))  # fmt: skip
 
     @functools.cached_property
+    def fills(self) -> bool:
+        """Whether a stage of it waits for nodes."""
+        return any(step.needs == NODES for step in self.steps)
+
+    @functools.cached_property
     def line(self) -> tuple[Section | Step, ...]:
         """The steps of a chain, with those of fixed time that follow each other put into sections."""
         line: list[Section | Step] = []

@@ -189,6 +189,10 @@ class RecoveryStrategy(Part, family="recovery strategy", key="strategy"):
         return self.migration is not None
 
     @functools.cached_property
+    def _grows(self) -> bool:
+        return any(stage.grows for stage in self.stages.values())
+
+    @functools.cached_property
     def _started(self) -> Distribution:
         return Constant(value=sum(stage.time.mean_s() for stage in self.picked("start", "warm_up").values()))
 
@@ -198,7 +202,7 @@ class RecoveryStrategy(Part, family="recovery strategy", key="strategy"):
 
     def full(self, gpus: int) -> StageGraph:
         """All stages of a full restart, for a job of ``gpus``."""
-        if not any(stage.grows for stage in self.stages.values()):
+        if not self._grows:
             return self.graph
         return self.made("full", gpus, lambda: self.stages)
 
@@ -285,6 +289,10 @@ class Restart(RecoveryStrategy, kind="restart", aliases=("requeue",)):
     lossless: bool = False
     """An idealisation that studies of availability make: no work is ever lost, a failure costs the stages alone."""
 
+    @functools.cached_property
+    def _ways(self) -> dict[int, Comeback]:
+        return {}
+
     def keeps(self, job: JobView) -> bool:
         return self.lossless
 
@@ -292,4 +300,8 @@ class Restart(RecoveryStrategy, kind="restart", aliases=("requeue",)):
         """All stages, whatever failed."""
         if self.lossless and job.kept:
             return Comeback(self.made("lossless", job.ground.gpus, lambda: self.stages, reads=False), path="restart")
-        return Comeback(self.full(job.ground.gpus), path="restart")
+        gpus = job.ground.gpus
+        way = self._ways.get(gpus)
+        if way is None:
+            way = self._ways[gpus] = Comeback(self.full(gpus), path="restart")
+        return way

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from clustersim.faults.failure import ComponentFailure, FailureModel, Severity
 from clustersim.faults.process import Hit
 from clustersim.recovery.ground import Ground
-from clustersim.recovery.stages import NODES
 from clustersim.recovery.strategy import NOTHING, Comeback, RecoveryStrategy
 from clustersim.run.clock import LAST, at
 from clustersim.run.log import Entry
@@ -72,6 +71,7 @@ class Turnover:
         self._planned: list[Planned] = []
         self._armed = 0
         self._epoch = 0
+        self._wrong, self._heartbeat = self._recovery.diagnosis.wrong, self._recovery.heartbeat
         if self._recovery.dead_spares.share:
             job.fleet.placed = self._try_spare
         self._repace()
@@ -147,16 +147,16 @@ class Turnover:
 
     def noticed_after(self, hit: Hit) -> float:
         """Seconds from a failure until it is noticed: the first of its own signal and the strategy's heartbeat."""
-        heartbeat = self._recovery.heartbeat
+        heartbeat = self._heartbeat
         return hit.detection_s if heartbeat is None else min(hit.detection_s, heartbeat)
 
     # -- coming back
 
     def remove(self, fallen: list[tuple[int, float]], cause: FailureModel | None) -> None:
         """Take the failed nodes out, or those that are blamed instead."""
-        fleet, diagnosis = self._job.fleet, self._recovery.diagnosis
+        fleet = self._job.fleet
         for place, repair_s in fallen:
-            if diagnosis.wrong and len(fallen) == 1 and cause is not None:
+            if self._wrong and len(fallen) == 1 and cause is not None:
                 other = self._blamed(place)
                 if other is not None:
                     self._wrongly(place, other, repair_s, cause)
@@ -202,7 +202,7 @@ class Turnover:
         coming = self._turn if self._turn is not None else self._chosen.comeback(cause, self)
         self._coming = coming
         fleet = self._job.fleet
-        if fleet.vacant and (not coming.waits or not any(step.needs == NODES for step in coming.graph.steps)):
+        if fleet.vacant and not (coming.waits and coming.graph.fills):
             fleet.fill()
         return coming
 

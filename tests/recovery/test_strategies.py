@@ -246,7 +246,7 @@ def test_idle_nodes_fail_without_stopping_anybody() -> None:
     ground = ground_of(both)
     assert ground.seats(0) == (Seat(0, 0),)
     assert ground.seats(4) == (Seat(0, 1),)
-    result, job = go(both)
+    result, _ = go(both)
     assert result.interruptions == 1
     assert [entry.event for entry in result.log.entries() if entry.place == 4][:1] == ["idle_failure"]
 
