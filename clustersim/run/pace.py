@@ -65,6 +65,7 @@ class Paces:
     Attributes:
         nominal: the undisturbed pace.
         mfu: model FLOP utilisation of an undisturbed step; None: unknown.
+        saving: share of the nodes' network bandwidth that saves in flight take, unless a question says otherwise.
         breakdown_s: where an undisturbed step's time goes; empty: unknown.
     """
 
@@ -75,6 +76,7 @@ class Paces:
         self._thin: dict[tuple[Conditions, float, float], Pace] = {}
         self.mfu: float | None = None
         self.breakdown_s: dict[str, float] = {}
+        self.saving = 0.0
         if step is None:
             from clustersim.pipeline.step import StepModel
 
@@ -112,7 +114,7 @@ class Paces:
         found = self._source.step_time(conditions)
         return found.seconds, found.tokens
 
-    def under(self, conditions: Conditions, saving: float = 0.0) -> Pace:
+    def under(self, conditions: Conditions, saving: float | None = None) -> Pace:
         """The pace under ``conditions``.
 
         A step books nominal time × its tokens ÷ nominal tokens as training; what slow nodes, GPUs and links add to the
@@ -120,13 +122,14 @@ class Paces:
 
         Args:
             conditions: what is out of order.
-            saving: share of the nodes' network bandwidth that a save in flight takes.
+            saving: share of the nodes' network bandwidth that a save in flight takes; None: ``self.saving``.
 
         Raises:
             ValueError: the step is a fixed one, which knows no conditions.
         """
         if self._source is None:
             raise ValueError("a fixed step knows no conditions; give a step model")
+        saving = self.saving if saving is None else saving
         seconds, tokens = self._measure(conditions)
         whole, _ = self._measure(replace(conditions, slow=(), slow_gpus=(), slow_links=(), saving=0.0))
         beside = self._measure(replace(conditions, saving=saving))[0] if saving else seconds

@@ -143,7 +143,8 @@ class Prepared:
         if share > 0 and self.paces.flexible and self.saves:
             from clustersim.pipeline.conditions import Conditions
 
-            beside = self.paces.under(Conditions(), share).saving_s
+            self.paces.saving = share
+            beside = self.paces.under(Conditions()).saving_s
             self.pace = self.pace._replace(saving_s=max(self.pace.saving_s, beside + self.pace.step_s - self.pace.nominal_s))
 
     def _shape(self) -> StepShape:
