@@ -208,13 +208,13 @@ class Trainer:
     def hold(self, now: float, severity: Severity | None = None, places: Collection[int] | None = None) -> None:
         """Training stops, or has stopped, but the state of the last finished step is still there: it is gone on from.
 
-        The step under way is lost, and so is a save that is not yet durable. A step that ends within the rounding of
-        ``now`` has ended.
+        The step under way is lost, and so is a save that is not yet durable. Without a failure (at a turn) a
+        step that ends within the rounding of ``now`` has ended.
         """
         up = self._stretch is not None or self._walk is not None
         if self._stretch is not None:
             stretch = self._stretch
-            spot = stretch.locate(now + 8 * math.ulp(now))
+            spot = stretch.locate(now if severity is not None else now + 8 * math.ulp(now))
             self._ended(stretch, now, spot, spot.leg)
             self.step = stretch.step + stretch.steps_before(spot.leg) + spot.steps
             books = stretch.books_in(spot, now)

@@ -111,7 +111,7 @@ class Turnover:
             self._lose_idle(hit, places)
             return True
         migration = self._recovery.migration
-        if migration is None or len(places) != 1 or not self._job.up or not hit.cause.severity.takes_nodes:
+        if migration is None or len(places) != 1 or not hit.cause.severity.takes_nodes:
             return False
         if not (hit.cause.planned or hit.cause.kind in ("fail-slow", "false-alarm")):
             return False

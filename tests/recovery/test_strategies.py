@@ -413,3 +413,16 @@ def test_a_run_bounded_by_tokens_trains_them_with_fewer_replicas_too() -> None:
     result, _ = go(made)
     assert 6400 <= result.tokens < 6400 + 64
     assert result.steps == 103  # 22 of them train 7/8: 2.75 more
+
+
+def test_a_straggler_that_is_found_is_swapped_without_losing_work() -> None:
+    from pathlib import Path
+
+    from clustersim.scenario.load import load
+
+    path = Path(__file__).parents[2] / "scenarios" / "cases" / "fail-slow-watched.yaml"
+    found = {kind: go(load(str(path), (f"recovery.strategy={kind}", "training.duration=10 d")), 6.0)[0] for kind in ("restart", "migration")}
+    assert found["restart"].lost_work_s > 0
+    assert found["migration"].steps_lost == 0
+    assert found["migration"].interruptions_planned >= found["restart"].interruptions - 1 > 0
+    assert found["migration"].ettr > found["restart"].ettr
