@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from clustersim.report.story import Row, rows_of
+from clustersim.report.summary import duration
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -144,10 +145,12 @@ def ettr_by_interval(found: Sweep, scenario: Scenario, axes: Axes | None = None)
             best.setdefault(f"{formula(stall, mtbf):.3g}", []).append(name)
         for (text, names), style in zip(best.items(), (":", "-.", "--"), strict=False):
             if xs[0] <= float(text) <= xs[-1]:
-                label = f"best ({', '.join(names)}): {float(text):g} s"
+                label = f"best ({', '.join(names)}): {duration(float(text))}"
                 axes.axvline(float(text), color=GREY, lw=1, ls=style, label=label)
     axes.set_xscale("log")
-    axes.set_xlabel("training time between saves [s]", fontsize=9)
+    axes.set_xticks(xs, [duration(x) for x in xs])
+    axes.set_xticks([], minor=True)
+    axes.set_xlabel("training time between saves", fontsize=9)
     axes.set_ylabel("ETTR", fontsize=9)
     axes.legend(frameon=False, fontsize=7.5)
     return axes
