@@ -76,9 +76,8 @@ def expand_preset(folder: str, value: Any, kinds: Iterable[str] = ()) -> dict[st
     name = value["preset"]
     presets = preset_names(folder)
     if not isinstance(name, str):
-        known = ", ".join(sorted({*presets, *kinds}))
         raise PydanticCustomError("preset", "must be the name of one of the {folder}: {known}",
-                                  {"folder": folder, "known": known})  # fmt: skip
+                                  {"folder": folder, "known": ", ".join(sorted({*presets, *kinds}))})  # fmt: skip
     if name not in presets:
         known = sorted({*presets, *kinds})
         hint = nearest(name[:60], known) or f"; known: {', '.join(known)}"

@@ -38,7 +38,17 @@ Address = Annotated[
 ]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="No progress, no remarks.")]
 Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say more; twice: still more.")]
+
+
+def _named(folder: str | None) -> str | None:
+    """Refuse an empty name (a shell variable that is not set), which would mean the working folder."""
+    if folder is not None and not folder.strip():
+        raise typer.BadParameter("the name of a folder is empty; '.' is the working folder")
+    return folder
+
+
 OutDir = Annotated[
     str | None,
-    typer.Option("--out", "-o", metavar="DIR", show_default=False, help="Also write all results into a folder."),
-]
+    typer.Option("--out", "-o", metavar="DIR", show_default=False, callback=_named,
+                 help="Also write all results into a folder."),
+]  # fmt: skip

@@ -147,6 +147,8 @@ class Store:
             InputError: the folder holds another study, or something that is no study.
             OSError: the folder cannot be made or written.
         """
+        if self.folder.exists() and not self.folder.is_dir():
+            raise InputError(Problem("", f"{self.folder} is a file; -o needs the name of a folder"))
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / MANIFEST
         text = canonical(manifest) + "\n"
@@ -171,7 +173,9 @@ class Store:
             loaded = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             raise InputError(Problem("", f"{self.folder} is no study: it has no {MANIFEST}")) from None
-        except (NotADirectoryError, UnicodeDecodeError, json.JSONDecodeError) as error:
+        except NotADirectoryError:
+            raise InputError(Problem("", f"{self.folder} is a file; name the folder of a study")) from None
+        except (UnicodeDecodeError, json.JSONDecodeError) as error:
             raise InputError(Problem("", f"{path} cannot be read: {error}")) from None
         if not isinstance(loaded, dict):
             raise InputError(Problem("", f"{path} is no study: it holds no mapping"))
