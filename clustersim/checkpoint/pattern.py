@@ -63,10 +63,6 @@ class Outlay(NamedTuple):
         """When a tier holds the copy, seconds from the stall's start; None: this save makes none there."""
         return next((after for after, held in self.durable if held == tier), None)
 
-    def queued(self, tier: Tier) -> bool:
-        """Whether the copy on a tier waits for the save before."""
-        return self.after_s(tier) is not None and tier not in self.held and tier not in self.beside
-
 
 class Leg(NamedTuple):
     """Training up to a save that is due, then its stall."""
@@ -167,6 +163,8 @@ class Pattern:
         self._cycle: list[Leg] = []
         self._states: list[tuple[float, ...]] = []
         self.phase = 0
+        self.after = tuple(dict((tier, after) for after, tier in save.durable) for save in self.saves)
+        """Of each save by number: when a tier holds the copy, seconds from the stall's start."""
         self.tiers = tuple((tier, self._stride(tier)) for _, tier in self.saves[0].durable)
         """Tiers that hold copies, and every how many saves each takes part (1 where that is irregular)."""
         if not self.never:

@@ -122,12 +122,16 @@ class Stretch:
 
     def durable_s(self, save: int, tier: Tier) -> float | None:
         """When the save at the end of leg ``save`` is durable on a tier; None: never."""
-        shape = self.outlay(save)
-        after = shape.after_s(tier)
+        pattern = self.pattern
+        number = (self.number + save + 1) % len(pattern.saves)
+        after = pattern.after[number].get(tier)
         if after is None:
             return None
-        late = self.leg_at(save).late_s if save >= 0 and shape.queued(tier) else 0.0
-        return self.stall_end(save) - shape.stall_s + late + after
+        shape = pattern.saves[number]
+        end = self.leg_start(save + 1) - shape.stall_s + after
+        if save < 0 or tier in shape.held or tier in shape.beside:
+            return end
+        return end + self.leg_at(save).late_s
 
     def in_flight(self, save: int, time_s: float) -> bool:
         """Whether the save at the end of leg ``save`` is not complete at a time after its start."""

@@ -179,3 +179,21 @@ def test_more_failures_never_help(kind: str) -> None:
         return math.fsum(Job(prepared, 5, index, events=False).run().ettr for index in range(12)) / 12
 
     assert ettr(30.0) < ettr(3000.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_cost_of_a_run_does_not_grow_with_its_saves(kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import simpy
+
+    events = 0
+    step = simpy.Environment.step
+
+    def counted(env: simpy.Environment) -> None:
+        nonlocal events
+        events += 1
+        step(env)
+
+    monkeypatch.setattr(simpy.Environment, "step", counted)
+    result = Job(Prepared(scenario(kind, steps=10**7), 1.0), 0, 0, events=False).run()
+    assert result.steps == 10**7
+    assert events < 10
