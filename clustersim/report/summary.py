@@ -70,7 +70,10 @@ def run_summary(answer: Answer) -> str:
 
 
 def _interruptions(run: Json) -> str:
-    every = f", one every {span(run['mtti_s'])}" if run["mtti_s"] is not None else ""
+    # Of all replicas together: the mean of mtti_s leaves out those without an interruption, and is too short where
+    # they are few.
+    count, wall_s = mean(run["interruptions"]), mean(run["wall_s"])
+    every = f", one every {duration(wall_s / count)}" if count and wall_s else ""
     return f"  interruptions   {number(run['interruptions'])}{every}; {duration(mean(run['lost_work_s']))} done twice"
 
 

@@ -113,3 +113,15 @@ def test_intervals() -> None:
     assert percent(of(0.9331)) == "93.31%"
     assert quantity(of(1e12, 2e10)) == "1 T ± 2%"
     assert span(None) == "never"
+
+
+def test_rare_interruptions_are_as_rare_as_they_are() -> None:
+    from clustersim.report.summary import _interruptions
+
+    def told(value: float) -> dict[str, Any]:
+        return {"mean": value, "sd": 0.0, "p05": value, "p50": value, "p95": value, "ci95": [value, value]}
+
+    # One replica in four with one interruption in its 2 days: one in 8 days; the mean of the defined mtti_s is 2 days.
+    run = {"wall_s": told(2 * 86400.0), "interruptions": told(0.25), "mtti_s": told(2 * 86400.0), "lost_work_s": told(0.0)}
+    assert "one every 8 d" in _interruptions(run)
+    assert "one every" not in _interruptions({**run, "interruptions": told(0.0), "mtti_s": None})
