@@ -8,6 +8,7 @@ are no part of the test; both are measured again between the test runs, since th
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import statistics
@@ -26,8 +27,10 @@ from calibration.pipeline_proof import Prediction
 from calibration.scenario import scenario_of
 from clustersim.run.simulate import simulate
 
-STEPS, INTERVAL = 240, 20
+STEPS, INTERVAL = 300, 20
 RESTARTS = 1000
+EARLY = 0.3
+"""Seconds after which a calibration run is killed."""
 REPLICAS = 40
 
 
@@ -154,41 +157,31 @@ def predict(kill_at: Sequence[float], calibration: Killed, steps: int, interval:
     return np.array(walls)
 
 
-def calibrated(session: Session) -> Killed:
-    """Two short runs, each killed once early: restart times, and the steps and saves of what came after."""
-    one, two = (session.run([0.3]) for _ in range(2))
-    return pooled(one, two)
+def proof(runs: int, steps: int = STEPS, size: str = "{}") -> dict[str, Any]:
+    """``runs`` killed runs, with a short calibration run, killed once at its start, before each and after the last.
 
-
-def proof(runs: int, every: int = 4, steps: int = STEPS, size: str = "{}") -> dict[str, Any]:
-    """``runs`` killed runs; a calibration before every ``every`` of them and one at the end, pooled pairwise.
-
-    The mean time between kills is the length of a run as calibrated first (at least twice a restart), so that a run meets
-    one or two.
+    A run is predicted from the two calibrations before and the two after it. The mean time between kills is the length of a
+    run as calibrated first (at least twice a restart), so that a run meets about one.
     """
-    short = max(steps // 3, 2 * INTERVAL)
-    plan = [item for first in range(0, runs, every) for item in [short, short] + [steps] * min(every, runs - first)]
-    rows: list[Prediction] = []
-    loads: list[float] = []
-    waiting: list[tuple[int, list[float], Killed]] = []
-    before: Killed | None = None
+    short = max(steps // 6, 2 * INTERVAL)
+    plan = [short, *[item for _ in range(runs) for item in (short, steps)], short, short]
+    calibrations: list[Killed] = []
+    tested: list[tuple[int, list[float], Killed, float]] = []
     with tempfile.TemporaryDirectory() as name:
-        session = Session(Path(name), [*plan, short, short], INTERVAL, size)
+        session = Session(Path(name), plan, INTERVAL, size)
         try:
-            mtbf = 0.0
+            calibrations.append(session.run([EARLY]))
+            mtbf = mtbf_of(calibrations[0], steps)
             for seed in range(runs):
-                if seed % every == 0:
-                    now = calibrated(session)
-                    rows += _settled(waiting, before, now, steps)
-                    waiting, before = [], now
-                    mtbf = mtbf or mtbf_of(now, steps)
-                loads.append(os.getloadavg()[0])
+                calibrations.append(session.run([EARLY]))
                 kills = kill_times(seed, mtbf, 600)
-                waiting.append((seed, kills, session.run(kills)))
-            rows += _settled(waiting, before, calibrated(session), steps)
+                tested.append((seed, kills, session.run(kills), os.getloadavg()[0]))
+            calibrations += [session.run([EARLY]), session.run([EARLY])]
         finally:
             session.close()
+    rows = [_row(run, calibrations[index : index + 4], steps) for index, run in enumerate(tested)]
     measured, predicted = (float(np.mean([getattr(row, key) for row in rows])) for key in ("measured", "predicted"))
+    loads = [run[3] for run in tested]
     return {"rows": [row.row() for row in rows], "mean_measured_s": measured, "mean_predicted_s": predicted,
             "mean_error_pct": 100 * (predicted / measured - 1), "inside_interval": sum(row.inside for row in rows),
             "runs": len(rows), "mtbf_s": mtbf, "load_average": [min(loads), max(loads)]}  # fmt: skip
@@ -200,31 +193,27 @@ def mtbf_of(seen: Killed, steps: int) -> float:
     return max(length, 2 * statistics.fmean(seen.down))
 
 
-def _settled(
-    waiting: list[tuple[int, list[float], Killed]], before: Killed | None, after: Killed, steps: int
-) -> list[Prediction]:
-    """Predictions of the runs between two calibrations, from both together."""
-    if before is None:
-        return []
-    both = pooled(before, after)
-    found = []
-    for seed, kills, seen in waiting:
-        walls = predict(kills, both, steps, INTERVAL, REPLICAS)
-        low, high = interval_of(walls, before, after)
-        name = f"seed {seed}: {len(seen.kills)} kills"
-        found.append(Prediction(name, seen.wall, float(np.mean(walls)), low, high, 0.0, 1))
-    return found
+def _row(run: tuple[int, list[float], Killed, float], near: list[Killed], steps: int) -> Prediction:
+    seed, kills, seen, _ = run
+    walls = predict(kills, pooled(near), steps, INTERVAL, REPLICAS)
+    low, high = interval_of(walls, near)
+    return Prediction(f"seed {seed}: {len(seen.kills)} kills", seen.wall, float(np.mean(walls)), low, high, 0.0, 1)
 
 
-def pooled(a: Killed, b: Killed) -> Killed:
-    """Both calibrations' restarts, steps and saves."""
+def pooled(near: Sequence[Killed]) -> Killed:
+    """Restarts, steps and saves of several calibrations together."""
     shift = 1e6
-    return Killed(0.0, a.kills + [shift + moment for moment in b.kills], a.ready + [shift + moment for moment in b.ready],
-                  {key: a.times[key] + b.times[key] for key in a.times})  # fmt: skip
+    return Killed(
+        0.0,
+        [shift * index + moment for index, one in enumerate(near) for moment in one.kills],
+        [shift * index + moment for index, one in enumerate(near) for moment in one.ready],
+        {key: [value for one in near for value in one.times[key]] for key in ("steps", "saves")},
+    )
 
 
-def interval_of(walls: np.ndarray, before: Killed, after: Killed) -> tuple[float, float]:
-    """95 % interval: spread of the replicas, widened by how far the two calibrations' step times lie apart."""
-    drift = abs(np.log(statistics.fmean(before.times["steps"]) / statistics.fmean(after.times["steps"]))) / 2
+def interval_of(walls: np.ndarray, near: Sequence[Killed]) -> tuple[float, float]:
+    """95 % interval: spread of the replicas (restart times), widened by how far step times differ between calibrations."""
+    steps = [math.log(statistics.fmean(one.times["steps"])) for one in near]
+    drift = 1.96 * statistics.stdev(steps)
     low, high = np.quantile(walls, [0.025, 0.975])
-    return float(low * np.exp(-drift)), float(high * np.exp(drift))
+    return float(low * math.exp(-drift)), float(high * math.exp(drift))

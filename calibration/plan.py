@@ -77,10 +77,10 @@ def measure(context: Context, kind: str, points: Iterable[Point], share_s: float
                 continue
             except (RuntimeError, NotImplementedError, AssertionError, ValueError, OSError, ImportError) as error:
                 why = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
+                gc.collect()
+                if context.device.is_gpu:
+                    torch.cuda.empty_cache()
         skipped.append(f"{_shown(point.key)}: {why}")
-        gc.collect()
-        if context.device.is_gpu:
-            torch.cuda.empty_cache()
     writer.end(skipped)
     rows = [_row(kind, line) for line in writer.done.values()]
     context.lines += [*rows, *(f"{kind:<12} skipped {text}" for text in skipped)]

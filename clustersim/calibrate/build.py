@@ -13,7 +13,7 @@ from clustersim.calibrate.ranges import fit_curve
 from clustersim.calibrate.records import Measurements
 from clustersim.errors import InputError, Problem
 from clustersim.hardware.gpu import Efficiency, Gpu
-from clustersim.workload.fitted import TERMS, MeasuredCurve, Surface
+from clustersim.workload.fitted import TERMS, MeasuredCurve, Quality, Surface
 from clustersim.workload.profile import Profile, Provenance, RawFile
 
 SURFACES = {"gemm", "attention", "layer"}
@@ -57,16 +57,22 @@ def build_profile(files: Sequence[Measurements], name: str, gpu: Gpu | None = No
         draft.notes += [f"{item.name}: not measured: {text}" for text in item.skipped]
     for kind in sorted(by_kind):
         _add(draft, kind, by_kind[kind])
-    if not (draft.surfaces or draft.curves or draft.startup):
+    efficiency = efficiency_of(draft, gpu, by_kind.get("gemm", [])) if gpu is not None else None
+    shares = efficiency is not None and gpu is not None and efficiency != gpu.efficiency
+    if not (draft.surfaces or draft.curves or draft.startup or shares):
         raise InputError("; ".join(["these files hold nothing that a profile can be fitted to", *draft.notes]))
     return Profile(
         name=name,
-        efficiency=efficiency_of(draft, gpu, by_kind.get("gemm", [])) if gpu is not None else None,
+        efficiency=efficiency,
         provenance=provenance_of(files, draft.notes),
         surfaces=tuple(draft.surfaces),
         curves=tuple(draft.curves),
         startup=draft.startup,
-        uncertainty=_uncertainty(draft),
+        uncertainty=_uncertainty(
+            [item.quality for item in draft.surfaces if not item.op.startswith("layer-")]
+            + [item.quality for item in draft.curves if item.op == "memory-stream"]
+        ),
+        message_uncertainty=_uncertainty([item.quality for item in draft.curves if item.place != "device" and not item.beside]),
     )
 
 
@@ -218,15 +224,6 @@ def provenance_of(files: Sequence[Measurements], notes: Sequence[str]) -> Proven
     )
 
 
-COMPUTE_CURVES = ("memory-",)
-
-
-def _uncertainty(draft: Draft) -> float:
-    """Root mean square of the errors of what a step consists of: surfaces, memory-bound ops, collectives alone."""
-    parts = [item.quality for item in draft.surfaces]
-    parts += [item.quality for item in draft.curves if item.place != "device" or item.op.startswith(COMPUTE_CURVES)]
-    if not parts:
-        parts = [item.quality for item in draft.curves]
-    if not parts:
-        return 0.0
-    return min(1.0, math.sqrt(math.fsum(item.uncertainty**2 for item in parts) / len(parts)))
+def _uncertainty(parts: list[Quality]) -> float:
+    """Root mean square of the errors of what the step model takes from a profile; 0 for nothing."""
+    return min(1.0, math.sqrt(math.fsum(item.uncertainty**2 for item in parts) / len(parts))) if parts else 0.0

@@ -85,9 +85,18 @@ def fitted(terms: Sequence[Sequence[float]] | Floats, seconds: Sequence[float] |
 
 def quality_of(best: Floats, seen: tuple[Floats, Floats], unseen: tuple[Floats, Floats]) -> Quality:
     """Residual on the points seen, error on those kept back."""
-    out = rms_log(unseen[0] @ best, unseen[1]) if len(unseen[1]) else None
+    return quality(seen[0] @ best, seen[1], unseen[0] @ best, unseen[1])
+
+
+def quality(seen: Floats, seen_s: Floats, unseen: Floats, unseen_s: Floats) -> Quality:
+    """From fitted and measured seconds of points seen and kept back."""
+    some = len(unseen_s) > 0
     return Quality(
-        points=len(seen[1]), residual=rms_log(seen[0] @ best, seen[1]), held_out_points=len(unseen[1]), held_out=out
+        points=len(seen_s),
+        residual=rms_log(seen, seen_s),
+        held_out_points=len(unseen_s),
+        held_out=rms_log(unseen, unseen_s) if some else None,
+        held_out_typical=1.4826 * float(np.median(np.abs(np.log(unseen_s / np.maximum(unseen, 1e-300))))) if some else None,
     )
 
 

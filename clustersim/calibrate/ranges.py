@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from clustersim.calibrate.linear import Floats, held_out, nonnegative, rms_log
+from clustersim.calibrate.linear import Floats, held_out, nonnegative, quality
 from clustersim.workload.fitted import MeasuredCurve, Quality, Range
 
 LEAST_POINTS = 3
@@ -45,13 +45,7 @@ def fit_curve(
     curve = MeasuredCurve(op=op, group=group, place=place, beside=beside, ranges=tuple(made),
                           quality=Quality(points=1, residual=0.0))  # fmt: skip
     fitted = np.array([curve.seconds(size) for size in x])
-    quality = Quality(
-        points=int((~kept).sum()),
-        residual=rms_log(fitted[~kept], y[~kept]),
-        held_out_points=int(kept.sum()),
-        held_out=rms_log(fitted[kept], y[kept]) if kept.any() else None,
-    )
-    return curve.model_copy(update={"quality": quality})
+    return curve.model_copy(update={"quality": quality(fitted[~kept], y[~kept], fitted[kept], y[kept])})
 
 
 def _medians(sizes: Sequence[float], seconds: Sequence[float]) -> tuple[Floats, Floats]:

@@ -77,7 +77,8 @@ def table(profile: Profile) -> list[str]:
         low, high = curve.limits
         lines.append(_line(f"{curve.op}{where}{beside}", curve.quality, f"{low:g}–{high:g} B, {len(curve.ranges)} ranges"))
     lines += [f"{name:<44}{seconds:>27.4g} s" for name, seconds in profile.startup.items()]
-    lines.append(f"uncertainty of a prediction (one standard deviation): {100 * profile.uncertainty:.1f} %")
+    both = f"computation {100 * profile.uncertainty:.1f} %, messages {100 * profile.message_uncertainty:.1f} %"
+    lines.append(f"uncertainty of a prediction (one standard deviation): {both}")
     notes = profile.provenance.notes if profile.provenance else ()
     return [*lines, *(f"note: {note}" for note in notes)]
 

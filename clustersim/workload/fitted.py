@@ -59,10 +59,14 @@ class Quality(Block):
     held_out: float | None = Field(default=None, ge=0)
     """The same on points that the fit has not seen; null where there were too few to keep any back."""
 
+    held_out_typical: float | None = Field(default=None, ge=0)
+    """Standard deviation that the median of |log(measured ÷ fitted)| on the unseen points stands for (1.4826 × it); a
+    single wild measurement does not move it."""
+
     @property
     def uncertainty(self) -> float:
-        """One standard deviation of a prediction, relative: the larger of both."""
-        return max(self.residual, self.held_out or 0.0)
+        """One standard deviation of a prediction, relative: the larger of residual and typical held-out error."""
+        return max(self.residual, self.held_out_typical or 0.0)
 
 
 class Surface(Block):

@@ -62,7 +62,9 @@ class Profile(Block):
     startup: dict[str, Seconds] = Field(default_factory=dict)
     """Seconds to start: ``process``, ``import``, ``init_process_group``, ``first_step`` …"""
     uncertainty: float = Field(default=0.0, ge=0, le=1)
-    """One standard deviation of a prediction, relative: pooled held-out error of the surfaces and curves."""
+    """One standard deviation of predicted computation, relative: pooled held-out error of surfaces and memory-bound ops."""
+    message_uncertainty: float = Field(default=0.0, ge=0, le=1)
+    """The same of messages between devices."""
 
     def applied(self, gpu: Gpu) -> Gpu:
         """The GPU with the measured efficiencies."""
@@ -77,9 +79,14 @@ class Profile(Block):
         return next((item for item in self.curves if item.op == op and item.group == group and item.beside == beside
                      and place in (None, item.place)), None)  # fmt: skip
 
-    def interval(self, seconds: float) -> tuple[float, float] | None:
-        """Where 95 % of predictions of ``seconds`` lie, or None where the profile states no uncertainty."""
-        if self.uncertainty == 0:
+    def interval(self, seconds: float, messages: float = 0.0) -> tuple[float, float] | None:
+        """Where 95 % of predictions of ``seconds`` lie, or None where the profile states no uncertainty.
+
+        ``messages``: share of the seconds that are exposed messages; the rest counts as computation. Errors of one kind
+        go together (the cautious side), those of both kinds are independent.
+        """
+        spread = math.hypot((1 - messages) * self.uncertainty, messages * self.message_uncertainty)
+        if spread == 0:
             return None
-        factor = math.exp(1.96 * self.uncertainty)
+        factor = math.exp(1.96 * spread)
         return seconds / factor, seconds * factor
