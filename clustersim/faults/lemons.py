@@ -73,6 +73,10 @@ class LemonArrivals(Arrivals):
         self._peek()
         return hit
 
+    def watches(self, node: int) -> bool:
+        """Only lemons matter."""
+        return node in self._bad
+
     def observe(self, change: Change) -> bool:
         """Machines fail, are cured, and work again."""
         if change.node not in self._bad:

@@ -195,6 +195,10 @@ class Arrivals:
         """
         raise TypeError(f"{type(self).__name__} hands out nothing")
 
+    def watches(self, node: int) -> bool:
+        """Whether changes of a node matter to arrivals that observe."""
+        return True
+
     def observe(self, change: Change) -> bool:
         """A node's state has changed; True when ``next_s`` is another than before."""
         return False

@@ -33,6 +33,10 @@ class Strikes:
         """Whether the repair of a node will not hold."""
         return any(self._arrivals[order].will_fail(node) for order in self._watching)
 
+    def watches(self, node: int) -> bool:
+        """Whether any of them wants to hear of a node."""
+        return any(self._arrivals[order].watches(node) for order in self._watching)
+
     def observe(self, change: Change) -> None:
         """Tell arrivals that observe of a change; those whose next hit has moved are put back in order."""
         moved = [order for order in self._watching if self._arrivals[order].observe(change)]

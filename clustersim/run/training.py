@@ -9,7 +9,7 @@ from typing import Any
 import simpy
 
 from clustersim.checkpoint.engine import Load
-from clustersim.checkpoint.pattern import Luck, Pace, training_time
+from clustersim.checkpoint.pattern import Luck, Pace, book_steps, training_time
 from clustersim.checkpoint.stretch import Spot, Stretch
 from clustersim.checkpoint.tiers import Copies, Copy, Tier
 from clustersim.faults.failure import Severity
@@ -217,15 +217,20 @@ class Trainer:
             spot = stretch.locate(now if severity is not None else now + 8 * math.ulp(now))
             self._ended(stretch, now, spot, spot.leg)
             self.step = stretch.step + stretch.steps_before(spot.leg) + spot.steps
-            books = stretch.books_in(spot, now)
-            self.ledger.spend("rework", books.other)
-            self.ledger.keep(Piece(stretch.step, self.step, books._replace(other=0.0), stretch))
+            if stretch.saves:
+                books = stretch.books_in(spot, now)
+                rest, books = books.other, books._replace(other=0.0)
+            else:
+                pace = stretch.pattern.pace
+                books, rest = book_steps(pace, spot.steps, 0), now - stretch.start_s - spot.steps * pace.step_s
+            self.ledger.spend("rework", rest)
+            self.ledger.keep(Piece(stretch.step, self.step, books, stretch))
         elif self._walk is not None:
             self.step = self._walk.break_off(now, broken="rework")
             self._walk = None
         if severity is not None:
             self.copies.lose(severity, places)
-        if up:
+        if up and self.log.active:
             self.log.add(Entry(now, "hold", "", self.step))
 
     def resumed(self) -> None:
