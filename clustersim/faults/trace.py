@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+import os
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -68,7 +69,7 @@ class TraceFailure(FailureModel, kind="trace"):
     @property
     def log(self) -> FaultLog:
         """The log."""
-        return _read(self.file, self.nodes_watched, self.window)
+        return _read(self.file, _stamp(self.file), self.nodes_watched, self.window)
 
     def rate(self, site: Site) -> float:
         """Faults ÷ window, for as many nodes as the job has."""
@@ -83,8 +84,17 @@ class TraceFailure(FailureModel, kind="trace"):
         return None if site.block is not None else TraceArrivals(self, site)
 
 
+def _stamp(file: str) -> tuple[int, int]:
+    """Tells one content of a file from the next, so that a log which is written anew is read anew."""
+    try:
+        found = os.stat(file)
+    except OSError:
+        return 0, 0
+    return found.st_mtime_ns, found.st_size
+
+
 @functools.lru_cache(maxsize=16)
-def _read(file: str, population: int | None, window_s: float | None) -> FaultLog:
+def _read(file: str, stamp: tuple[int, int], population: int | None, window_s: float | None) -> FaultLog:
     return read_log(file, population=population, window_s=window_s)
 
 

@@ -31,7 +31,7 @@ def import_installed() -> tuple[str, ...]:
     for point in sorted(metadata.entry_points(group=ENTRY_POINTS), key=lambda found: (found.name, found.value)):
         try:
             point.load()
-        except Exception as error:
+        except (Exception, SystemExit) as error:
             failed.append(
                 f"the plug-in '{point.name}' ({point.value}) cannot be imported: {type(error).__name__}: {error}"
             )
@@ -52,7 +52,7 @@ def import_plugin(name: str, folder: Path | None) -> str | None:
         if error.name == name or (error.name and name.startswith(f"{error.name}.")):
             return f"there is no module '{name}', neither installed nor beside this file"
         return f"'{name}' imports '{error.name}', which is not installed"
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         return f"'{name}' cannot be imported: {type(error).__name__}: {error}"
     return None
 

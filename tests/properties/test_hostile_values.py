@@ -78,7 +78,8 @@ def test_what_cannot_be_set_is_refused_at_once(path: str, value: int, words: str
 
 def test_a_trace_that_is_not_there_or_is_no_log_is_an_error_of_the_scenario(tmp_path: Any) -> None:
     (tmp_path / "bad.csv").write_text("node,start_s,end_s\na,5,2\nb,x,3\nc,-1,2\n")
-    for name, words in (("nope.csv", "there is no such file"), ("bad.csv", "ends 3 s before its start")):
+    (tmp_path / "instant.csv").write_text("node,start_s,end_s\na,0,0\n")
+    for name, words in (("nope.csv", "there is no such file"), ("instant.csv", "watches no time"), ("bad.csv", "ends 3 s before its start")):
         with pytest.raises(InputError, match=words) as caught:
             load(starter(), [f"failures=[{{kind: trace, file: {tmp_path / name}}}]"])
         assert caught.value.problems[0].path == "failures.0.file"
@@ -105,3 +106,11 @@ def test_a_run_of_a_million_years_is_a_slip_of_the_pen(end: str, value: Any) -> 
     scenario = load({**data, "training": {**data["training"], end: value}})
     with pytest.raises(InputError, match=f"training.{end}: makes a run of"):
         prepare(scenario, 1.0)
+
+
+def test_a_plug_in_that_ends_the_program_does_not(tmp_path: Any) -> None:
+    (tmp_path / "leaves_at_once.py").write_text("raise SystemExit(7)\n")
+    path = tmp_path / "f.yaml"
+    path.write_text("plugins: [leaves_at_once]\n" + starter_text())
+    with pytest.raises(InputError, match="cannot be imported"):
+        load(str(path))

@@ -145,6 +145,8 @@ def _log_of_rows(rows: list[dict[str, str]], columns: list[str], file: str, popu
     begins, until = np.array(starts) - origin, np.array(ends) - origin
     seen = np.concatenate([begins, until[np.isfinite(until)]])
     window = float(seen.max()) if window_s is None else window_s
+    if window <= 0:
+        raise InputError(Problem("end", "every fault is at one instant: the log watches no time", file))
     if begins.min() < 0 or begins.max() > window:
         raise InputError(Problem("start", f"lies outside of the window of {window:.6g} s", file))
     log = FaultLog.of([row["node"] for row in rows], begins, until, [row.get("class", "") for row in rows],
