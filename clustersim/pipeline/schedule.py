@@ -60,6 +60,11 @@ class Schedule(Part, family="schedule"):
         """Chunks a rank to take when the user names none."""
         return cls.traits.default_chunks
 
+    def slices_for(self, ranks: int) -> int:
+        """Slices of each sequence in a job on ``ranks`` pipeline ranks: the user's, else as many as ranks."""
+        own: int | None = getattr(self, "slices", None)
+        return own or (ranks if self.traits.sliced else 1)
+
     @property
     def own_options(self) -> dict[str, Any]:
         """The keyword arguments of the schedule's function."""

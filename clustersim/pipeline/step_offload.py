@@ -44,23 +44,30 @@ def offloaded_update(plan: Plan, count: float, optimizer_bytes: float, backward:
 
 
 def offload_exposed(plan: Plan, blocks: Blocks, content: StageContent, cost: LayerCost) -> tuple[float, float]:
-    """Seconds that streamed weights and copied activations add to a stage's forward and backward of one unit."""
+    """Seconds that streamed weights and copied activations add to a stage's forward and backward of one unit.
+
+    In the forward they go opposite ways, each at its own rate beside the same computation: the longer one shows. In the
+    backward both come in and share the link by their bytes.
+    """
     offload, node = plan.training.offload, plan.cluster.node
+    weights = 2.0 * blocks.parameters[content.moe > 0].total if offload.parameters != "none" and content.layers else 0.0
+    unit = unit_of(plan.cut, blocks.pricer.stack, plan.training.precision)
+    kept = offload.activations * stage_kept_bytes(plan.model, unit, plan.training.recompute, content)
+    share = kept / (kept + weights * content.layers) if offload.overlap and kept and weights else 0.0
     ahead, back = cost.forward.total, cost.input_gradient.total + cost.weight_gradient.total + cost.recompute.total
     forward = backward = 0.0
-    if offload.parameters != "none" and content.layers:
-        size = 2.0 * blocks.parameters[content.moe > 0].total
+    if weights:
         rate = node.device_to_host
         if offload.parameters == "nvme":
             rate = min(rate, node.local_disk_read / node.gpus)
         for seconds, times in ((ahead, 0), (back, 1)):
-            whole = streamed_seconds(content.layers, seconds / content.layers, size, rate, overlap=offload.overlap)
+            own = min(rate, node.device_to_host * (1.0 - share)) if times else rate
+            whole = streamed_seconds(content.layers, seconds / content.layers, weights, own, overlap=offload.overlap)
             forward, backward = (forward, backward + whole - seconds) if times else (whole - seconds, backward)
-    if offload.activations:
-        unit = unit_of(plan.cut, blocks.pricer.stack, plan.training.precision)
-        size = offload.activations * stage_kept_bytes(plan.model, unit, plan.training.recompute, content)
-        out, into = activation_copies_exposed(
-            size, ahead, back, node.device_to_host, node.device_to_host, overlap=offload.overlap
-        )
+    if kept:
+        inward = node.device_to_host * (share if weights and offload.overlap else 1.0)
+        out, into = activation_copies_exposed(kept, ahead, back, node.device_to_host, inward, overlap=offload.overlap)
+        if offload.overlap:
+            return max(forward, out), max(backward, into)
         forward, backward = forward + out, backward + into
     return forward, backward

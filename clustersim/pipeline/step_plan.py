@@ -76,7 +76,7 @@ class Plan:
         """The pipeline's size; chunks and slices that are not given are what the schedule needs."""
         traits, pp = self.schedule.traits, self.layout.pp
         own = 1 if pp == 1 and traits.chunks is None else traits.chunks or self.schedule.default_chunks()
-        slices = getattr(self.schedule, "slices", None) or (pp if traits.sliced else 1)
+        slices = self.schedule.slices_for(pp)
         return self.schedule.resolve(Pipeline(pp, self.microbatches, self.layout.chunks or own, slices))
 
     @cached_property

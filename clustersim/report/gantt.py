@@ -294,7 +294,7 @@ def _legend(figure: Figure, shown: Sequence[View], causes: bool, critical: bool,
         handles=handles,
         loc="upper center",
         bbox_to_anchor=(0.5, 1 - 0.02 / total),
-        ncols=min(len(handles), 11),
+        ncols=min(len(handles), 9),
         **style,
     )
 

@@ -167,7 +167,8 @@ def _schedule(pieces: Pieces) -> Broken:
     if layout is None or microbatches is None or microbatches * layout.pp * layout.virtual_stages > MOST_UNITS:
         return
     try:
-        layout.schedule.resolve(Pipeline(layout.pp, microbatches, layout.virtual_stages))
+        slices = layout.schedule.slices_for(layout.pp)
+        layout.schedule.resolve(Pipeline(layout.pp, microbatches, layout.virtual_stages, slices))
         if layout.schedule.fsdp and layout.zero < 3:
             yield (
                 ("parallelism", "schedule"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from clustersim.validation.job import Job
+from clustersim.validation.rows import Row
 from clustersim.validation.shapes import SkipRow
 from clustersim.workload.flops import step_flop
 
@@ -25,11 +26,11 @@ def measured_step(job: Job) -> float:
         SkipRow: the row holds no time and no rate.
     """
     row = job.row
-    printed = row.number("step_time_s")
+    printed = _above_zero(row, "step_time_s")
     if printed is not None:
         return printed
     gpus = row.whole("n_gpus") or 1
-    tokens = row.number("tokens_per_s_per_gpu")
+    tokens = _above_zero(row, "tokens_per_s_per_gpu")
     if tokens:
         job.assumed["step_time_s"] = "tokens a step ÷ printed tokens/s"
         return job.training.tokens_per_step / (tokens * gpus)
@@ -45,14 +46,26 @@ def measured_step(job: Job) -> float:
 def _rate(job: Job) -> tuple[float | None, str]:
     """FLOP/s a GPU that the row prints, and the column."""
     row = job.row
-    teraflops = row.number("tflops_per_gpu")
+    teraflops = _above_zero(row, "tflops_per_gpu")
     if teraflops:
         return teraflops * 1e12, "tflops_per_gpu"
     for column in ("mfu_pct", "hfu_pct"):
-        share = row.number(column)
+        share = _above_zero(row, column)
         if share:
             return share / 100 * peak_flop(job), column
     return None, ""
+
+
+def _above_zero(row: Row, column: str) -> float | None:
+    """A measured value; None where the cell is blank.
+
+    Raises:
+        SkipRow: it is zero or below, which nothing that ran can measure.
+    """
+    value = row.number(column)
+    if value is not None and value <= 0:
+        raise SkipRow(f"no measurement: {column} {value:g} is not above 0")
+    return value
 
 
 def measured_memory(job: Job) -> float:
@@ -63,7 +76,7 @@ def measured_memory(job: Job) -> float:
     Raises:
         SkipRow: the row holds none.
     """
-    value = job.row.number("memory_gb")
+    value = _above_zero(job.row, "memory_gb")
     if value is None:
         raise SkipRow("no measurement: memory is blank")
     job.assumed["memory_gb"] = "counted in GiB, as nvidia-smi and torch.cuda do"

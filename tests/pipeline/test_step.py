@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,10 @@ from clustersim.errors import DoesNotFit, InputError
 from clustersim.hardware.gpu import Gpu
 from clustersim.pipeline.dependencies import CODE
 from clustersim.pipeline.ops import Kind
-from clustersim.pipeline.schedule import schedule_names
+from clustersim.pipeline.schedule import Pipeline, get_schedule, schedule_names
 from clustersim.pipeline.step import StepModel, data_stall
+from clustersim.pipeline.text import to_csv
+from clustersim.scenario.load import load
 from clustersim.workload.model import TransformerModel
 from clustersim.workload.order_statistics import expected_maximum
 from clustersim.workload.profile import PassTimes, Profile
@@ -324,3 +327,27 @@ def test_copied_activations_take_the_links_time() -> None:
         for node in (free, "dgx-h100", slow)
     ]
     assert times[0] <= times[1] < times[2]
+
+
+def test_a_list_of_ones_own_times_as_the_schedule_it_was_written_from(tmp_path: Path) -> None:
+    """A CSV needs no ``slices`` where its units are whole sequences."""
+    made = get_schedule("1f1b").program(Pipeline(4, 16))
+    file = tmp_path / "own.csv"
+    file.write_text(to_csv(made), encoding="utf-8")
+    layout = {"tp": 2, "pp": 4, "dp": 1}
+    own = step(layout=layout, schedule={"kind": "csv", "file": str(file)}, global_batch=16)
+    assert own.step_time() == step(layout=layout, schedule="1f1b", global_batch=16).step_time()
+
+
+@pytest.mark.parametrize("name", schedule_names())
+def test_a_scenario_takes_what_the_step_takes(name: str) -> None:
+    """Sizes that a schedule is given by default are the same where a scenario is checked and where its step is timed."""
+    if name == "csv":
+        return
+    data = {
+        "model": "llama3-8b",
+        "cluster": {"nodes": 1, "node": "dgx-h100", "storage": "tectonic"},
+        "training": {"seq_len": 4096, "global_batch": 16, "steps": 1},
+        "parallelism": {"tp": 2, "pp": 4, "schedule": name},
+    }
+    assert StepModel.of(load(data)).step_time().seconds > 0

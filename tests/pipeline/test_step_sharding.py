@@ -120,3 +120,25 @@ def test_model_flop_are_those_that_are_done() -> None:
 def test_a_shared_head_leaves_no_rank_with_less_than_nothing(precision: str, schedule: str) -> None:
     shared = job(1, {"kind": schedule, "vocabulary_parallel": "algorithm-1"}, precision=precision)
     assert all(rank.weights > 0 for rank in memory_report(shared).stages)
+
+
+@pytest.mark.parametrize("parameters", ["cpu", "nvme"])
+@pytest.mark.parametrize("activations", [0.0, 0.5, 1.0])
+def test_faster_memory_never_slows_a_step_that_offloads(parameters: str, activations: float) -> None:
+    """Copies of weights and of activations hide behind one and the same computation, which must count once."""
+    offload = {"parameters": parameters, "activations": activations}
+    gpu = {"preset": "h100-sxm", "memory_bandwidth": "6.7 TB/s"}
+    slow, fast = (
+        step(MODEL, 1, node, {"tp": 2}, offload=offload, global_batch=16).step_time().seconds
+        for node in ("dgx-h100", {"preset": "dgx-h100", "gpu": gpu})
+    )
+    assert fast <= slow
+
+
+def test_copies_that_share_the_link_show_no_less_than_either_alone() -> None:
+    def seconds(**offload: Any) -> float:
+        return step(MODEL, 1, layout={"tp": 2}, offload=offload, global_batch=16).step_time().breakdown["offload"]
+
+    both = seconds(parameters="cpu", activations=1.0)
+    assert both >= seconds(parameters="cpu")
+    assert both >= seconds(activations=1.0)

@@ -148,3 +148,11 @@ def test_notes_name_shards_overlap_and_expert_cuts() -> None:
     assert job(note="async TP").layout.overlap.tp
     moe = job(model_name="mixtral-8x7b", ep="4", note="ETP=1")
     assert (moe.layout.ep, moe.layout.expert_tp) == (4, 1)
+
+
+@pytest.mark.parametrize("column", ["step_time_s", "tokens_per_s_per_gpu", "tflops_per_gpu", "mfu_pct"])
+@pytest.mark.parametrize("value", ["0", "-3"])
+def test_what_nothing_can_measure_is_skipped_and_said(column: str, value: str) -> None:
+    result = step_result(Row({**BASE, "step_time_s": "", column: value}))
+    assert result.skipped == f"no measurement: {column} {value} is not above 0"
+    assert result.error_pct is None

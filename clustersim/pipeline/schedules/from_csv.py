@@ -41,6 +41,10 @@ class CsvSchedule(Schedule):
             return str(Path(folder) / value)
         return absolute(value) if isinstance(value, FileText) else value
 
+    def slices_for(self, ranks: int) -> int:
+        """Whole sequences, unless the user says what the list's units are."""
+        return getattr(self, "slices", None) or 1
+
     @property
     def listed(self) -> Program:
         """The program in the file."""
