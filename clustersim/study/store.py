@@ -143,6 +143,8 @@ class Store:
     def open_study(self, manifest: dict[str, Any]) -> None:
         """Say what is studied here: create the folder, or check that it already holds the same study.
 
+        A study of fewer replicas is extended: the finished ones count.
+
         Raises:
             InputError: the folder holds another study, or something that is no study.
             OSError: the folder cannot be made or written.
@@ -159,6 +161,9 @@ class Store:
         found = self.manifest()
         if found != json.loads(text):
             changed = sorted(key for key in {*found, *manifest} if found.get(key) != manifest.get(key))
+            if changed == ["replicas"] and (manifest["replicas"] or 0) > (found["replicas"] or 0):
+                write_atomically(path, text)  # the same study, to be gone on with
+                return
             raise InputError(Problem("", f"{self.folder} holds another study (it differs in {', '.join(changed)}); "
                                          "name another folder, or give the same command to resume"))  # fmt: skip
 

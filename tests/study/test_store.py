@@ -97,6 +97,14 @@ def test_another_study_in_the_folder_is_refused(tmp_path: Path) -> None:
         Store(tmp_path / "elsewhere").manifest()
 
 
+def test_more_replicas_extend_a_study_and_fewer_are_another(tmp_path: Path) -> None:
+    Store(tmp_path).open_study({"scenario": "x", "replicas": 20})
+    Store(tmp_path).open_study({"scenario": "x", "replicas": 50})
+    assert Store(tmp_path).manifest() == {"scenario": "x", "replicas": 50}
+    with pytest.raises(InputError, match="differs in replicas"):
+        Store(tmp_path).open_study({"scenario": "x", "replicas": 20})
+
+
 def test_records_without_a_manifest_are_refused(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.append([record("a")])
