@@ -7,6 +7,7 @@ traffic, optimizer) → stragglers and data loading. ``docs/step-model.md`` hold
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from functools import cached_property
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -61,6 +62,7 @@ class StepModel:
         self.plan = Plan.of(model, cluster, training, layout, schedule_of(schedule))
         self._plans: dict[tuple[int, bool], StepModel] = {}
         self._known: dict[Conditions, StepTime] = {}
+        self._slower: dict[float, StepModel] = {}
 
     @classmethod
     def of(cls, scenario: Any) -> StepModel:
@@ -120,7 +122,25 @@ class StepModel:
     def _step_time(self, conditions: Conditions) -> StepTime:
         if conditions.lost_replicas:
             return self._with_fewer(conditions)
-        return self._assembled(rank_factors(conditions, self.plan, self.groups))
+        factors = rank_factors(conditions, self.plan, self.groups)
+        slowest = float(factors.data.max())
+        if slowest > 1 and self.groups.shards.parameters > 1:  # gathers that may no longer hide: priced anew
+            return self._with_slower_gathers(slowest)._assembled(factors)
+        return self._assembled(factors)
+
+    def _with_slower_gathers(self, factor: float) -> StepModel:
+        """The step whose gathers and scatters of each pass take ``factor`` as long."""
+        if factor not in self._slower:
+            self._slower[factor] = slower = self._sibling(self.plan)
+            slower.costs = replace(self.costs, slowed=factor)
+        return self._slower[factor]
+
+    def _sibling(self, plan: Plan) -> StepModel:
+        """A step model of another plan with the same stack and profile."""
+        made = StepModel.__new__(StepModel)
+        made.stack, made.profile, made.plan = self.stack, self.profile, plan
+        made._plans, made._known, made._slower = {}, {}, {}
+        return made
 
     def _with_fewer(self, conditions: Conditions) -> StepTime:
         """The step of the replicas that are left; slow nodes keep their factors."""
@@ -128,11 +148,9 @@ class StepModel:
             raise ValueError(f"{conditions.lost_replicas} replicas lost of {self.plan.dp}")
         key = (conditions.lost_replicas, conditions.keep_batch)
         if key not in self._plans:
-            smaller = StepModel.__new__(StepModel)
-            smaller.stack, smaller.profile = self.stack, self.profile
-            smaller.plan = self.plan.with_replicas(self.plan.dp - conditions.lost_replicas, conditions.keep_batch)
-            smaller._plans, smaller._known = {}, {}
-            self._plans[key] = smaller
+            self._plans[key] = self._sibling(
+                self.plan.with_replicas(self.plan.dp - conditions.lost_replicas, conditions.keep_batch)
+            )
         left = Conditions(conditions.slow, conditions.slow_gpus, conditions.slow_links, saving=conditions.saving)
         return self._plans[key].step_time(left)
 

@@ -45,6 +45,8 @@ class StageCosts:
     stack: Stack
     profile: Profile | None = None
     measured: Measured | None = None
+    slowed: float = 1.0
+    """Factor on the gathers and scatters of sharded state in each pass (a slow link, a save that shares the NICs)."""
 
     @cached_property
     def gpus(self) -> list[Gpu]:
@@ -158,7 +160,7 @@ class StageCosts:
             kinds.append((blocks.moe_layer, blocks.parameters[True], content.moe))
         kinds.append((blocks.head, blocks.head_parameters, int(content.head)))
         for cost, parameters, count in kinds:
-            gather, scatter = unit_traffic(parameters, groups, training)
+            gather, scatter = (self.slowed * seconds for seconds in unit_traffic(parameters, groups, training))
             behind = cost.recompute.total + cost.input_gradient.total + cost.weight_gradient.total
             ahead += [Unit(cost.forward.total, gather)] * count
             back += [Unit(behind, gather, scatter)] * count

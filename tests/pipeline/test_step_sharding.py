@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from clustersim.errors import InputError
+from clustersim.pipeline.conditions import Conditions
 from clustersim.pipeline.schedule import Pipeline, get_schedule
 from clustersim.pipeline.step import StepModel
 from clustersim.pipeline.step_graph import shape_of
@@ -142,3 +143,14 @@ def test_copies_that_share_the_link_show_no_less_than_either_alone() -> None:
     both = seconds(parameters="cpu", activations=1.0)
     assert both >= seconds(parameters="cpu")
     assert both >= seconds(activations=1.0)
+
+
+@pytest.mark.parametrize("zero", range(4))
+@pytest.mark.parametrize("pp", [1, 4])
+def test_a_slow_link_and_a_save_on_the_nics_slow_every_zero_stage(zero: int, pp: int) -> None:
+    layout = {"tp": 1, "pp": pp, "dp": 16 // pp, "zero": zero, "order": "tp-cp-pp-dp"}
+    built = step(MODEL, nodes=2, layout=layout, schedule="1f1b", seq_len=4096, global_batch=64)
+    normal = built.step_time().seconds
+    assert built.step_time(Conditions(slow_links=((0, 0.25),))).seconds > normal
+    assert built.step_time(Conditions(saving=0.5)).seconds > normal
+    assert built.step_time().seconds == normal
