@@ -53,7 +53,7 @@ def test_undefined_values_are_left_out_and_never_nan() -> None:
 def test_coverage_of_mean_intervals_over_1000_studies() -> None:
     """1,000 studies of 20 replicas of a mildly skewed variable (gamma, shape 25: skewness 0.4).
 
-    A binomial of p = 0.95 and n = 1,000 has a standard deviation of 0.7 points; the issue's bound is 93 to 97 %.
+    A binomial of p = 0.95 and n = 1,000 has a standard deviation of 0.7 points; the bound is 93 to 97 %.
     """
     rng = np.random.default_rng(5)
     hits = 0
