@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from clustersim.checkpoint.pattern import Pace
@@ -39,11 +39,13 @@ class NoisyStep:
         source: the steps without noise.
         factor: drawn once a run from ``training.step_noise``.
         mfu: model FLOP utilisation of an undisturbed step of this run; None: unknown.
+        breakdown_s: where an undisturbed step's time goes; empty: unknown.
     """
 
     source: StepSource
     factor: float
     mfu: float | None = None
+    breakdown_s: dict[str, float] = field(default_factory=dict)
 
     def step_time(self, conditions: Conditions) -> StepTime:
         """The source's step, stretched."""
@@ -93,6 +95,7 @@ class Paces:
 
             if self._source is None:
                 self._source, self.mfu = step, getattr(step, "mfu", None)
+                self.breakdown_s = dict(getattr(step, "breakdown_s", {}))
             assert self._source is not None
             seconds, self._tokens = self._measure(Conditions())
         self.nominal = Pace(seconds, seconds * slowdown, seconds)
@@ -102,7 +105,8 @@ class Paces:
         mfu = None if self.mfu is None else self.mfu / factor
         if self._source is None:
             return FixedStep(self.nominal.step_s * factor, mfu)
-        return NoisyStep(self._source, factor, mfu)
+        parts = {name: seconds * factor for name, seconds in self.breakdown_s.items()}
+        return NoisyStep(self._source, factor, mfu, parts)
 
     @property
     def flexible(self) -> bool:
