@@ -62,7 +62,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     torch.set_num_threads(options.threads)
     device = Device.choose(options.device)
-    context = Context(device, options.quick, Path(options.out), time.monotonic() + budget, 0.05 if options.quick else 1.0)
+    context = Context(device, options.quick, Path(options.out), time.monotonic() + budget, point_seconds(device, options.quick))
     kinds = [*KINDS, COLLECTIVE] if "all" in options.what else list(dict.fromkeys(options.what))
     try:
         _measure_all(context, kinds, options.processes)
@@ -75,6 +75,11 @@ def main(arguments: list[str] | None = None) -> int:
     files = " ".join(f"{context.out}/{name}" for name in sorted(path.name for path in context.out.glob("*.jsonl")))
     print(f"\nnext: clustersim fit profile {files} -o profiles/{device.kind}.yaml")
     return 0
+
+
+def point_seconds(device: Device, quick: bool) -> float:
+    """Seconds for the repeats of one point."""
+    return 0.05 if quick else 1.0 if device.is_gpu else 0.2
 
 
 def _measure_all(context: Context, kinds: list[str], processes: int) -> None:

@@ -27,7 +27,7 @@ from calibration.pipeline_proof import Prediction
 from calibration.scenario import scenario_of
 from clustersim.run.simulate import simulate
 
-STEPS, INTERVAL = 300, 20
+STEPS, INTERVAL = 150, 15
 RESTARTS = 1000
 EARLY = 0.3
 """Seconds after which a calibration run is killed."""
@@ -157,9 +157,10 @@ def predict(kill_at: Sequence[float], calibration: Killed, steps: int, interval:
     return np.array(walls)
 
 
-def proof(runs: int, steps: int = STEPS, size: str = "{}") -> dict[str, Any]:
-    """``runs`` killed runs, with a short calibration run, killed once at its start, before each and after the last.
+def proof(runs: int, steps: int = STEPS, size: str = "{}", limit_s: float = math.inf) -> dict[str, Any]:
+    """``runs`` killed runs (as many as begin within ``limit_s``).
 
+    A short calibration run, killed once at its start, stands before each and after the last.
     A run is predicted from the two calibrations before and the two after it. The mean time between kills is the length of a
     run as calibrated first (at least twice a restart), so that a run meets about one.
     """
@@ -167,16 +168,20 @@ def proof(runs: int, steps: int = STEPS, size: str = "{}") -> dict[str, Any]:
     plan = [short, *[item for _ in range(runs) for item in (short, steps)], short, short]
     calibrations: list[Killed] = []
     tested: list[tuple[int, list[float], Killed, float]] = []
+    end = time.monotonic() + limit_s
     with tempfile.TemporaryDirectory() as name:
         session = Session(Path(name), plan, INTERVAL, size)
         try:
             calibrations.append(session.run([EARLY]))
             mtbf = mtbf_of(calibrations[0], steps)
             for seed in range(runs):
+                if time.monotonic() > end:
+                    break
                 calibrations.append(session.run([EARLY]))
                 kills = kill_times(seed, mtbf, 600)
                 tested.append((seed, kills, session.run(kills), os.getloadavg()[0]))
-            calibrations += [session.run([EARLY]), session.run([EARLY])]
+            if len(tested) == runs:
+                calibrations += [session.run([EARLY]), session.run([EARLY])]
         finally:
             session.close()
     rows = [_row(run, calibrations[index : index + 4], steps) for index, run in enumerate(tested)]

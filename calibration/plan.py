@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 
 from calibration.device import Device, Timing
@@ -67,7 +68,7 @@ def measure(context: Context, kind: str, points: Iterable[Point], share_s: float
     writer = Writer(context.out / f"{kind}.jsonl", kind, context.device.header())
     end = min(context.deadline, time.monotonic() + share_s)
     skipped: list[str] = []
-    for point in points:
+    for point in spread(points):
         if writer.has(point.key):
             continue
         why = _reason(context, point, end)
@@ -84,6 +85,13 @@ def measure(context: Context, kind: str, points: Iterable[Point], share_s: float
     writer.end(skipped)
     rows = [_row(kind, line) for line in writer.done.values()]
     context.lines += [*rows, *(f"{kind:<12} skipped {text}" for text in skipped)]
+
+
+def spread(points: Iterable[Point]) -> list[Point]:
+    """The points in an order (always the same) that covers all sizes early, so that a short budget narrows no range."""
+    listed = list(points)
+    order = np.random.default_rng(0).permutation(len(listed))
+    return [listed[index] for index in order]
 
 
 def _reason(context: Context, point: Point, end: float) -> str | None:

@@ -65,7 +65,7 @@ def kills(seconds: float, quick: bool, device: Device) -> dict[str, Any]:
     """SIGKILL and restarts."""
     from calibration.kill_proof import STEPS, proof
 
-    return proof(2 if quick else 20, steps=60 if quick else STEPS)
+    return proof(2 if quick else 20, steps=60 if quick else STEPS, limit_s=seconds)
 
 
 RUN: dict[str, Callable[[float, bool, Device], dict[str, Any]]] = {

@@ -54,7 +54,7 @@ def build_profile(files: Sequence[Measurements], name: str, gpu: Gpu | None = No
     by_kind: dict[str, list[Record]] = defaultdict(list)
     for item in files:
         by_kind[item.kind] += [_checked(record, item, index) for index, record in enumerate(item.records)]
-        draft.notes += [f"{item.name}: not measured: {text}" for text in item.skipped]
+        draft.notes += skipped_notes(item)
     for kind in sorted(by_kind):
         _add(draft, kind, by_kind[kind])
     efficiency = efficiency_of(draft, gpu, by_kind.get("gemm", [])) if gpu is not None else None
@@ -74,6 +74,16 @@ def build_profile(files: Sequence[Measurements], name: str, gpu: Gpu | None = No
         ),
         message_uncertainty=_uncertainty([item.quality for item in draft.curves if item.place != "device" and not item.beside]),
     )
+
+
+def skipped_notes(item: Measurements) -> list[str]:
+    """What a file lacks: each reason once, with its count and one example."""
+    reasons: dict[str, list[str]] = defaultdict(list)
+    for text in item.skipped:
+        point, _, reason = text.partition(": ")
+        reasons[reason or point].append(point)
+    return [f"{item.name}: {points[0] if len(points) == 1 else f'{len(points)} points, such as {points[0]}'}: {reason}"
+            if reason != points[0] else f"{item.name}: {reason}" for reason, points in reasons.items()]  # fmt: skip
 
 
 def _one_device(files: Sequence[Measurements]) -> None:
