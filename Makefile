@@ -27,8 +27,9 @@ lint: $(VENV)/.test-ready      ## style, types, import rules
 	$(BIN)/mypy clustersim
 	$(BIN)/lint-imports
 
-schema: $(VENV)/.run-ready     ## write scenarios/schema.json anew
+schema: $(VENV)/.run-ready     ## write scenarios/schema.json and docs/reference.md anew
 	$(BIN)/clustersim schema > scenarios/schema.json
+	$(BIN)/python docs/generate.py
 
 dist: $(VENV)/.test-ready      ## wheel and sdist into dist/
 	$(BIN)/python -m build --outdir dist

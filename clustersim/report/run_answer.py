@@ -132,7 +132,7 @@ def progress(answer: Answer, story: Story, course: Course) -> str:
     """ETTR so far and tokens kept over time, failures and saves marked."""
     import numpy as np
 
-    end = max(times[-1] for times, _ in story.curves)
+    end = min(times[-1] for times, _ in story.curves)  # beyond, only the slower replicas would be left
     if end <= 0:
         return ""
     step_s, tokens = course.step_s, answer.scenario.training.tokens_per_step
@@ -144,7 +144,7 @@ def progress(answer: Answer, story: Story, course: Course) -> str:
     low, high = np.nanquantile(ettr, [0.05, 0.95], axis=0)
     middle, amount = np.nanmean(ettr, axis=0), np.nanmean(kept, axis=0) * tokens
     settled = ettr[:, len(days) // 20 :]
-    floor = max(0.0, math.floor(20 * float(np.nanmin(settled)) - 0.5) / 20)
+    floor = max(0.0, 1.0 - 1.5 * max(1.0 - float(np.nanmin(settled)), 0.004))
     unit, name = _scale(float(amount[-1]))
     marks: list[tuple[str, str, Sequence[float]]] = [
         ("failures", "failure", [time / 86400 for time, _, _ in course.failures])
@@ -158,7 +158,7 @@ def progress(answer: Answer, story: Story, course: Course) -> str:
             [Curve(_zip(days, middle), "c0", "mean", (_zip(days, low), _zip(days, high)))],
             floor,
             1.0,
-            lambda v: f"{v:.3g}",
+            lambda v: f"{v:.4g}",
         ),
         Panel(
             f"tokens kept [{name}]",
@@ -213,14 +213,12 @@ def change_first(gains: Sequence[Gain]) -> str:
         "What to change first: gain in tokens a second", rows, "gain in tokens a second [%]", label_width=215
     )
     told = [[gain.change.name, _said(gain), "yes" if gain.decided else "no", _keys(gain)] for gain in gains]
-    best = gains[0]
-    first = (
-        f"First: {best.change.name}, {_said(best)} tokens a second."
-        if best.decided and best.relative > 0
-        else "None of these single changes brings a gain that the replicas can tell from nothing."
-    )
+    best = next((gain for gain in gains if gain.decided and gain.relative > 0), None)
+    first = "None of these single changes brings a gain that the replicas can tell from nothing."
+    if best is not None:
+        first = f"First: {best.change.name}, {_said(best)} tokens a second."
     note = (
-        f"{first} Each change alone, on the same failures ({best.replicas} paired replicas); bars are 95 % intervals. "
+        f"{first} Each change alone, on the same failures ({gains[0].replicas} paired replicas); bars are 95 % intervals. "
         "Gains do not add up. The step model's own error is not part of the interval."
     )
     left, right = figure("What to change first", drawn), table(("change", "gain", "decided", "set"), told)
@@ -232,10 +230,12 @@ def _ends(gain: Gain) -> tuple[float | None, float | None]:
 
 
 def _said(gain: Gain) -> str:
+    """The gain in per cent with as many decimals as its interval deserves."""
     if gain.ci95 == (0.0, 0.0):
         return "none"
-    half = "" if gain.ci95 is None else f" ± {50 * (gain.ci95[1] - gain.ci95[0]):.2g}"
-    return f"{100 * gain.relative:+.2f}{half} %"
+    half = 0.0 if gain.ci95 is None else 50 * (gain.ci95[1] - gain.ci95[0])
+    digits = min(5, max(2, 1 - math.floor(math.log10(half)))) if half > 0 else 2
+    return f"{100 * gain.relative:+.{digits}f}" + (f" ± {half:.{digits}f}" if half else "") + " %"
 
 
 def _colour(gain: Gain) -> str:

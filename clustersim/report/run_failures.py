@@ -59,6 +59,10 @@ def failures_section(answer: Answer, story: Story, course: Course) -> str:
     )
 
 
+def _spares(count: int) -> str:
+    return f"{count} spare" if count == 1 else f"{count} spares"
+
+
 def _down(course: Course, spares: int) -> str:
     points, level = [(0.0, 0.0)], 0
     for at, nodes in _thinned(course.down, course.wall_s):
@@ -73,10 +77,10 @@ def _down(course: Course, spares: int) -> str:
         most * 1.15,
         lambda v: f"{v:g}",
         120.0,
-        level=(float(spares), f"{spares} spares"),
+        level=(float(spares), _spares(spares)),
     )
     return panels(
-        "Nodes down over time", f"At most {most}; {spares} spares.", [panel], (0.0, course.wall_s / 86400), "days"
+        "Nodes down over time", f"At most {most}; {_spares(spares)}.", [panel], (0.0, course.wall_s / 86400), "days"
     )
 
 
@@ -106,6 +110,7 @@ def _coverage(story: Story, spares: int) -> str:
         label = str(first) if width == 1 else f"{first}–{first + width - 1}"
         rows.append((str(first), share, f"{label} nodes down: {share:.2%} of the time"))
     short_s = math.fsum(seconds for nodes, seconds in story.down_s.items() if nodes > spares) / whole
-    note = f"More nodes are down than there are spares for {short_s:.3%} of the time (all replicas)."
-    level = ((spares + 1) / width, f"{spares} spares reach to here") if spares <= most + width else None
+    for_how_long = f"for {short_s:.3%} of the time" if short_s > 0 else "at no time"
+    note = f"More nodes are down than there are spares {for_how_long} (all replicas)."
+    level = ((spares + 1) / width, f"{_spares(spares)} reach to here") if spares <= most + width else None
     return figure("How many nodes are down", columns("Share of time by nodes down", rows, level), note)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import re
@@ -71,7 +72,7 @@ def test_every_second_of_the_first_replica_is_drawn_once() -> None:
     course = course_of(story.rows, story.wall_s, prepared_for(answer.scenario).pace.nominal_s)
     pieces = sorted([(s, e) for s, e, _ in course.segments] + [(s, e) for s, e, _ in course.spans])
     assert math.fsum(e - s for s, e in pieces) == pytest.approx(story.wall_s, rel=1e-9)
-    assert all(b[0] >= a[1] - 1e-6 for a, b in zip(pieces, pieces[1:], strict=False))
+    assert all(b[0] >= a[1] - 1e-6 for a, b in itertools.pairwise(pieces))
     assert len(course.failures) >= 1
     assert len(course.saves) == sum(row.event == "save_start" for row in story.rows)
 

@@ -140,12 +140,12 @@ def test_a_users_text_does_nothing(page: Browser, tmp_path: Path) -> None:
 
 
 def test_a_hundred_thousand_events_open_in_a_second_and_zoom_smoothly(page: Browser, tmp_path: Path) -> None:
-    """First paint by the page's own clock, the best of three; frames: the fastest of several zooms at each depth, so that
+    """First paint by the page's own clock, the best of five; frames: the fastest of several zooms at each depth, so that
     other work on the machine does not count."""
     answer, _, _ = small()
     path = saved(tmp_path, report_page(answer, long_story(100_000)))
     took = []
-    for _ in range(3):
+    for _ in range(5):
         page.open(path)
         took.append(page.run("Number(document.documentElement.dataset.courseMs)"))
     assert min(took) < 1000
@@ -160,7 +160,7 @@ def test_a_hundred_thousand_events_open_in_a_second_and_zoom_smoothly(page: Brow
 
 def test_comparison_and_sweep_pages(page: Browser, tmp_path: Path) -> None:
     job = load(SMALL | {"simulation": {"replicas": 3}})
-    other = job.replace({"name": "<i>one chunk", "parallelism.schedule": "gpipe"})
+    other = job.replace({"name": "<i>one chunk", "parallelism.schedule": "zb-h1"})
     path = saved(tmp_path, comparison_page(study.compare([job, other]), [job, other]))
     page.open(path)
     quiet_and_alone(page, path)

@@ -127,12 +127,13 @@ def test_a_browser_draws_finds_and_escapes(tmp_path: Path) -> None:
 
 @needs_browser
 def test_a_hundred_thousand_ops_open_within_a_second(tmp_path: Path) -> None:
-    """Time from navigation to the first complete drawing, by the page's own clock; the best of three."""
+    """Time from navigation to the first complete drawing, by the page's own clock; the best of five, since other work on
+    the machine counts too."""
     shown = View(timed(built("1f1b", 64, 784), latency=0.1))
     assert len(shown.boxes.op) > 100_000
     path = write_timeline(tmp_path / "large.html", shown)
     took = []
-    for _ in range(3):
+    for _ in range(5):
         seen = dom(path, real_time=True)
         took.append(int(re.search(r'data-ready-ms="(\d+)"', seen).group(1)))  # type: ignore[union-attr]
         if took[-1] < 1000:

@@ -164,7 +164,7 @@
     pen.setLineDash([]);
     pen.fillStyle = ink.ink;
     pen.textAlign = "left";
-    pen.fillText(data.spares + " spares", LEFT + 6, Math.max(up(data.spares) + 9, y + 8));
+    pen.fillText(data.spares + (data.spares === 1 ? " spare" : " spares"), LEFT + 6, Math.max(up(data.spares) + 9, y + 8));
   }
   const UNITS = [[1, "s"], [60, "min"], [3600, "h"], [86400, "d"]];
   function drawAxis() {
