@@ -163,7 +163,7 @@ class Pattern:
         self._cycle: list[Leg] = []
         self._states: list[tuple[float, ...]] = []
         self.phase = 0
-        self.after = tuple(dict((tier, after) for after, tier in save.durable) for save in self.saves)
+        self.after = tuple({tier: after for after, tier in save.durable} for save in self.saves)
         """Of each save by number: when a tier holds the copy, seconds from the stall's start."""
         self.tiers = tuple((tier, self._stride(tier)) for _, tier in self.saves[0].durable)
         """Tiers that hold copies, and every how many saves each takes part (1 where that is irregular)."""

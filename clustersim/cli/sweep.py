@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 Over = Annotated[
     list[str] | None,
     typer.Option("--over", metavar="PATH=VALUES", show_default=False,
-                 help="An axis: 'checkpoint.interval=1min,5min', 'cluster.spare_nodes=0..64:8', '…=1min..2h:log9'. Several multiply."),
+                 help="An axis: 'checkpoint.interval=1min,5min', 'cluster.spare_nodes=0..64:8', '…=1min..2h:log9'. "
+                      "Several multiply."),
 ]  # fmt: skip
 Zip = Annotated[
     list[str] | None,

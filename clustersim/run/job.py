@@ -402,7 +402,8 @@ class Job:
         """A node's state has changed."""
         if self.log.active:
             self.log.add(Entry(self.env.now, what, "", node=node, place=place if place >= 0 else None))
-        if self.strikes.watched and self.strikes.watches(node) and what in ("failed", "removed", "repaired", "placed", "retired", "cured"):
+        heard = what in ("failed", "removed", "repaired", "placed", "retired", "cured")
+        if heard and self.strikes.watched and self.strikes.watches(node):
             self.strikes.observe(Change(self.env.now, what, node, place))  # type: ignore[arg-type]
 
     def _tokens(self, train_s: float) -> float:

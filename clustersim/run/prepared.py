@@ -222,7 +222,8 @@ class Prepared:
         if factor == 1.0:
             return self.pace
         if key not in self._slowed:
-            self._slowed[key] = self._with_checks(self.paces.under(conditions(what, place, factor, self.scenario.cluster.nodes)))
+            there = conditions(what, place, factor, self.scenario.cluster.nodes)
+            self._slowed[key] = self._with_checks(self.paces.under(there))
         return self._slowed[key]
 
     def _stretched(self, factor: float) -> Pace:
@@ -240,7 +241,8 @@ class Prepared:
         """The place of the first data-parallel replica that has the work of ``place``: replicas are alike."""
         layout, cluster = self.scenario.parallelism, self.scenario.cluster
         inner = layout.tp * layout.cp * layout.pp
-        grid = self._grid = self._grid or RankGrid({"tp": layout.tp, "cp": layout.cp, "pp": layout.pp, "dp": max(1, cluster.gpus // inner)},
+        sizes = {"tp": layout.tp, "cp": layout.cp, "pp": layout.pp, "dp": max(1, cluster.gpus // inner)}
+        grid = self._grid = self._grid or RankGrid(sizes,
                         tuple(name for name in layout.dimensions if name != "ep"))  # fmt: skip
         gpu = place * cluster.node.gpus
         return place if gpu >= grid.world else (
