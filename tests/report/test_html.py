@@ -6,7 +6,9 @@ import itertools
 import json
 import math
 import re
+import time
 from html.parser import HTMLParser
+from pathlib import Path
 
 import pytest
 
@@ -206,3 +208,13 @@ def test_a_log_is_read_without_its_frame_changing_it() -> None:
     story.add(result, result.events)
     assert story.rows == [Row(1.0, "failure", "x", 3, 2, 1.0, None)]
     assert story.causes["x"].down_s == 9.0
+
+
+def test_the_page_of_the_main_scenario_is_written_within_two_seconds() -> None:
+    """Time of this process: other work on the machine does not count."""
+    job = load(str(Path(__file__).parents[2] / "scenarios" / "llama3-405b-16k.yaml"))
+    answer, story = told(job, replicas=1)
+    start = time.process_time()
+    page = report_page(answer, story)
+    assert time.process_time() - start < 2.0
+    assert len(page.encode()) < 2e6
