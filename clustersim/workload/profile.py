@@ -80,13 +80,14 @@ class Profile(Block):
                      and place in (None, item.place)), None)  # fmt: skip
 
     def interval(self, seconds: float, messages: float = 0.0) -> tuple[float, float] | None:
-        """Where 95 % of predictions of ``seconds`` lie, or None where the profile states no uncertainty.
+        """Where 95 % of predictions of ``seconds`` lie, or None where the error of a part of more than 5 % is not known.
 
         ``messages``: share of the seconds that are exposed messages; the rest counts as computation. Errors of one kind
         go together (the cautious side), those of both kinds are independent.
         """
-        spread = math.hypot((1 - messages) * self.uncertainty, messages * self.message_uncertainty)
-        if spread == 0:
+        parts = ((1 - messages, self.uncertainty), (messages, self.message_uncertainty))
+        if any(share > 0.05 and error == 0 for share, error in parts):
             return None
+        spread = math.hypot(*(share * error for share, error in parts))
         factor = math.exp(1.96 * spread)
         return seconds / factor, seconds * factor

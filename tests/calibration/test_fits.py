@@ -143,3 +143,28 @@ def test_records_that_cannot_be_fitted_are_refused_or_noted() -> None:
     few = Measurements("gemm.jsonl", "gemm", {}, gemm_file().records[:2])
     with pytest.raises(InputError, match="needs at least 4 points"):
         build_profile([few], "x")
+
+
+def test_notes_say_each_reason_once() -> None:
+    from clustersim.calibrate.build import skipped_notes
+
+    item = Measurements("gemm.jsonl", "gemm", {}, [], ["m=1: out of time", "m=2: out of time", "m=3: no room", "whole file"])
+    assert skipped_notes(item) == [
+        "gemm.jsonl: 2 points, such as m=1: out of time", "gemm.jsonl: m=3: no room", "gemm.jsonl: whole file"]  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["h100-sxm-published", "a100-80g-published"])
+def test_shipped_profiles_load_and_change_a_step(name: str) -> None:
+    from pathlib import Path
+
+    from clustersim.pipeline.step import StepModel
+    from clustersim.scenario.load import load
+
+    root = Path(__file__).resolve().parents[2]
+    scenario = load(root / "scenarios" / "8-gpus-8b.yaml", [f"calibration={root / 'profiles' / name}.yaml"])
+    assert scenario.calibration is not None
+    assert scenario.calibration.provenance is not None
+    assert scenario.calibration.provenance.files
+    assert any("source: " in note for note in scenario.calibration.provenance.notes)
+    plain = load(root / "scenarios" / "8-gpus-8b.yaml")
+    assert StepModel.of(scenario).step_time().seconds != StepModel.of(plain).step_time().seconds

@@ -48,11 +48,12 @@ def test_what_lies_outside_is_said_and_intervals_are_given(tmp_path: Path) -> No
     inside = step(tmp_path, profile(surfaces=(surface(600e12, m=(1, 1e6)),))).report()
     assert not [text for text in inside.warnings if "outside" in text]
     assert "step_time_interval_s" not in inside.to_dict()
-    beyond = step(tmp_path, profile(surfaces=(surface(600e12, m=(1, 100)),), uncertainty=0.05)).report()
+    beyond = step(tmp_path, profile(surfaces=(surface(600e12, m=(1, 100)),), uncertainty=0.05, message_uncertainty=0.05)).report()
     assert any("calibration mine: gemm bf16: m " in text and "outside the measured 1 to 100" in text for text in beyond.warnings)
     low, high = beyond.to_dict()["step_time_interval_s"]
     assert low < beyond.step_time_s < high
-    assert 1 < high / low <= math.exp(2 * 1.96 * 0.05)  # less where messages take a share, whose error is given as 0
+    assert 1 < high / low <= math.exp(2 * 1.96 * 0.05)  # less where messages take a share: the errors are independent
+    assert profile(message_uncertainty=0.04).interval(1.0, 0.5) is None  # of half the step nothing is known
     assert profile(uncertainty=0.03, message_uncertainty=0.04).interval(1.0, 0.5) == pytest.approx(
         (math.exp(-1.96 * 0.025), math.exp(1.96 * 0.025)))  # fmt: skip
 
