@@ -107,7 +107,10 @@ class Turnover:
 
     def intercept(self, hit: Hit, places: list[int]) -> bool:
         """Whether a hit on ``places`` leaves the training as it is (idle nodes), or may wait for a swap."""
-        if self.away and all(self._mode.idle(place, self.away, self.ground) for place in places):
+        out, mode = self.away, self._mode
+        if self._coming is not None:  # on the way up: what will train is settled already
+            out, mode = self._coming.away.union(self._job.fleet.vacant), self._chosen
+        if out and all(mode.idle(place, out, self.ground) for place in places):
             self._lose_idle(hit, places)
             return True
         migration = self._recovery.migration
@@ -270,7 +273,10 @@ class Turnover:
 
     def _announce(self, hit: Hit, place: int, notice_s: float) -> None:
         job = self._job
-        planned = Planned(hit._replace(node=job.fleet.places[place]))
+        node = job.fleet.places[place]
+        if any(known.hit.node == node for known in self._planned):
+            return  # it is leaving already
+        planned = Planned(hit._replace(node=node))
         job.log.add(Entry(job.env.now, "announced", hit.cause.name, place=place))
         self._planned.append(planned)
         at(job.env, job.env.now + notice_s, lambda _: self._overdue(planned), "notice", LAST)

@@ -426,3 +426,22 @@ def test_a_straggler_that_is_found_is_swapped_without_losing_work() -> None:
     assert found["migration"].steps_lost == 0
     assert found["migration"].interruptions_planned >= found["restart"].interruptions - 1 > 0
     assert found["migration"].ettr > found["restart"].ettr
+
+
+def test_a_node_that_is_leaving_cannot_be_announced_again() -> None:
+    cause = planted(50.5, 51.5, severity="node", lasting=30.0, planned=True, place=2)
+    migration = {"notice": 60.0, "prepare": 5.0, "stages": {"migrate": 2.0}}
+    result, job = go(scenario("migration", failures=[cause], migration=migration))
+    assert job.turnover.paths == {"swap": 1}
+    assert result.interruptions_planned == 1
+
+
+def test_a_node_that_was_idle_is_not_any_more_during_a_full_restart() -> None:
+    # Place 2 is lost and a spare is getting ready in its place when everything goes down; what hits it during the restart of all
+    # strikes like anywhere else.
+    causes = [planted(50.5, severity="node", lasting=900.0, place=2, detection=2.0),
+              planted(60.5, severity="cluster", name="power", detection=2.0),
+              planted(80.5, severity="node", lasting=900.0, place=2, name="again", detection=2.0)]  # fmt: skip
+    result, _ = go(scenario("elastic", failures=causes, spares=3, ready=500.0))
+    assert result.interruptions == 3
+    assert result.steps == 100
