@@ -108,7 +108,8 @@ class Told:
         said = (
             f"ETTR <b>{self.ettr:.2%}</b>, <b>{short(self.goodput)}</b> tokens a second "
             f"({self.gain:+.2%} against the scenario as it stands), step {self.step_time_s:.4g} s. "
-            f"{len(self.results)} replicas of {duration(self.results[0].wall_s)}, {1000 * self.seconds:.0f} ms."
+            f"{len(self.results)} replica{'s' if len(self.results) > 1 else ''}"
+            f" of {duration(self.results[0].wall_s)}, {1000 * self.seconds:.0f} ms."
         )
         drawn = waterfall_of(self._run())
         return f'<style>{_STYLE}</style><div class="clustersim-what-if"><p>{said}</p>{drawn}</div>'
