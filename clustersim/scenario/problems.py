@@ -18,6 +18,18 @@ from clustersim.scenario.tree import Node, Place
 _HOPS = ("engine", "strategy", "kind")
 """Keys that may hold the mapping in which a part's other keys stand."""
 
+_EXAMPLES = {
+    "model": "model: llama3-8b (clustersim list models)",
+    "cluster": "cluster: {nodes: 16, node: dgx-h100, storage: tectonic}",
+    "cluster.nodes": "nodes: 16",
+    "cluster.node": "node: dgx-h100 (clustersim list nodes)",
+    "cluster.storage": "storage: tectonic (clustersim list storage), or a mapping with its bandwidths",
+    "training": "training: {seq_len: 8192, global_batch: 1024, duration: 30 d}",
+    "training.seq_len": "seq_len: 8192",
+    "training.global_batch": "global_batch: 1024 (sequences a step)",
+}
+"""What stands at the keys that every scenario needs."""
+
 
 def problems_of(errors: Sequence[ErrorDetails], tree: Node) -> list[Problem]:
     """One problem for each error, in the order of the file; alternatives of a union at one place become one."""
@@ -25,6 +37,8 @@ def problems_of(errors: Sequence[ErrorDetails], tree: Node) -> list[Problem]:
     for error in errors:
         path, place, rest = locate(tree, tuple(error["loc"]), error["type"])
         sentence = sentence_of(error)
+        if error["type"] == "missing" and path in _EXAMPLES:
+            sentence += f"; write for example {_EXAMPLES[path]}"
         note = _where_inside(rest, error["type"])
         sentences = found.setdefault((path, place), [])
         if (text := f"{note}{sentence}") not in sentences:
