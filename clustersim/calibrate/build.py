@@ -147,7 +147,7 @@ def _add_surfaces(draft: Draft, kind: str, records: list[Record]) -> None:
             op, precision, sizes = _sizes(kind, record["key"])
         except KeyError as missing:
             raise InputError(f"a record of {kind} lacks {missing} in its key: {record['key']}") from None
-        if op in TERMS:
+        if op in TERMS and not record["key"].get("window"):  # kernels given a mask compute all pairs: not the law's
             groups[op, precision].append((sizes, record["median_s"]))
     for (op, precision), points in sorted(groups.items()):
         try:

@@ -69,11 +69,11 @@ def fitted(terms: Sequence[Sequence[float]] | Floats, seconds: Sequence[float] |
         seed: of the bootstrap.
 
     Raises:
-        ValueError: fewer points than terms, or a time that is not above 0.
+        ValueError: no more points than terms, or a time that is not above 0.
     """
     table, times = np.asarray(terms, dtype=np.float64), np.asarray(seconds, dtype=np.float64)
-    if len(times) < max(2, table.shape[1]):
-        raise ValueError(f"needs at least {max(2, table.shape[1])} points, there are {len(times)}")
+    if len(times) <= table.shape[1]:
+        raise ValueError(f"needs at least {table.shape[1] + 1} points, there are {len(times)}")
     if not (times > 0).all() or not np.isfinite(times).all():
         raise ValueError("every measured time must be above 0")
     kept = held_out(len(times))

@@ -32,11 +32,11 @@ def fit_curve(
     border for each more; the borders are optimal (dynamic programming).
 
     Raises:
-        ValueError: fewer than two sizes, or a time that is not above 0.
+        ValueError: fewer than three sizes, or a time that is not above 0.
     """
     x, y = _medians(sizes, seconds)
-    if len(x) < 2:
-        raise ValueError(f"{op}: needs at least two sizes, there are {len(x)}")
+    if len(x) < LEAST_POINTS:
+        raise ValueError(f"{op}: needs at least {LEAST_POINTS} sizes, there are {len(x)}")
     if not (y > 0).all() or not np.isfinite(y).all():
         raise ValueError(f"{op}: every measured time must be above 0")
     kept = held_out(len(x))

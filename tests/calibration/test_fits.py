@@ -141,7 +141,7 @@ def test_records_that_cannot_be_fitted_are_refused_or_noted() -> None:
     with pytest.raises(InputError, match=r"gemm\.jsonl:5: a record needs a key and a median_s above 0"):
         build_profile([bad], "x")
     few = Measurements("gemm.jsonl", "gemm", {}, gemm_file().records[:2])
-    with pytest.raises(InputError, match="needs at least 4 points"):
+    with pytest.raises(InputError, match="needs at least 5 points"):
         build_profile([few], "x")
 
 
