@@ -210,6 +210,7 @@ def test_a_log_is_read_without_its_frame_changing_it() -> None:
     assert story.causes["x"].down_s == 9.0
 
 
+@pytest.mark.prove
 def test_the_page_of_the_main_scenario_is_written_within_two_seconds() -> None:
     """Time of this process: other work on the machine does not count."""
     job = load(str(Path(__file__).parents[2] / "scenarios" / "llama3-405b-16k.yaml"))

@@ -139,6 +139,7 @@ def test_a_users_text_does_nothing(page: Browser, tmp_path: Path) -> None:
     quiet_and_alone(page, path)
 
 
+@pytest.mark.prove
 def test_a_hundred_thousand_events_open_in_a_second_and_zoom_smoothly(page: Browser, tmp_path: Path) -> None:
     """First paint by the page's own clock, the best of five; frames: the fastest of several zooms at each depth, so that
     other work on the machine does not count."""

@@ -125,6 +125,7 @@ def test_a_browser_draws_finds_and_escapes(tmp_path: Path) -> None:
     assert "no such op" in dom(path, "#find=9F9")
 
 
+@pytest.mark.prove
 @needs_browser
 def test_a_hundred_thousand_ops_open_within_a_second(tmp_path: Path) -> None:
     """Time from navigation to the first complete drawing, by the page's own clock; the best of five, since other work on

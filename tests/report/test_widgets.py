@@ -40,6 +40,7 @@ def test_an_impossible_change_says_why(asked: WhatIf) -> None:
     assert "micro_batch" in told.to_html()
 
 
+@pytest.mark.prove
 def test_an_answer_takes_less_than_a_fifth_of_a_second() -> None:
     """Time of this process, the median of several: other work on the machine does not count."""
     asked = WhatIf(load(SMALL))
