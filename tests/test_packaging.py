@@ -41,6 +41,7 @@ def test_the_wheel_carries_all_data(built: Path) -> None:
     assert "clustersim/hardware/presets/gpus/h100-sxm.yaml" in names
     assert "clustersim/scenario/starter.yaml" in names
     assert "clustersim/py.typed" in names
+    assert "clustersim/scenarios/papers/airesim-default.yaml" in names, "validate reliability replays it"
     assert not any(name.startswith(("tests/", "scenarios/")) for name in names)
 
 
