@@ -28,7 +28,7 @@ CLASSES: dict[str, tuple[Any, int]] = {
     "interleaved-zb": (schedules.ScheduleInterleavedZeroBubble, 2),
     "zb-v": (schedules.ScheduleZBVZeroBubble, 2),
 }
-FITTED = ("gpipe", "interleaved-1f1b", "interleaved-zb", "zb-v")
+FITTED = ("gpipe", "1f1b", "interleaved-1f1b", "interleaved-zb", "zb-v")
 """Schedules whose ops are timed, at a number of microbatches that no test has."""
 
 

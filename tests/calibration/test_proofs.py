@@ -31,7 +31,7 @@ def step_of(name: str, microbatches: int) -> float:
 def made_up(rounds: int = 4, noise: float = 0.0) -> dict[str, Any]:
     """What the worker would write on a machine that takes just these times."""
     rng = np.random.default_rng(0)
-    kinds = {"gpipe": "FB", "interleaved-1f1b": "FB", "interleaved-zb": "FIW", "zb-v": "FIW"}
+    kinds = {"gpipe": "FB", "1f1b": "FB", "interleaved-1f1b": "FB", "interleaved-zb": "FIW", "zb-v": "FIW"}
 
     def sample(kind: str) -> list[float]:
         return [TIMES[kind] * float(np.exp(rng.normal(0, noise))) for _ in range(6)]
