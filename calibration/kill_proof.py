@@ -29,7 +29,7 @@ from clustersim.run.simulate import simulate
 
 STEPS, INTERVAL = 150, 15
 RESTARTS = 1000
-EARLY = 0.3
+EARLY = 0.1
 """Seconds after which a calibration run is killed."""
 REPLICAS = 40
 
@@ -164,7 +164,7 @@ def proof(runs: int, steps: int = STEPS, size: str = "{}", limit_s: float = math
     A run is predicted from the two calibrations before and the two after it. The mean time between kills is the length of a
     run as calibrated first (at least twice a restart), so that a run meets about one.
     """
-    short = max(steps // 6, 2 * INTERVAL)
+    short = 5 * INTERVAL  # so that steps and saves are left behind the kill
     plan = [short, *[item for _ in range(runs) for item in (short, steps)], short, short]
     calibrations: list[Killed] = []
     tested: list[tuple[int, list[float], Killed, float]] = []
