@@ -111,7 +111,8 @@ def test_all_times_scaled_scale_the_makespan(kind: str, pipe: Pipeline, factor: 
 def test_recompute_and_fsdp_keep_the_work(kind: str, pipe: Pipeline) -> None:
     _, pipe = defined(kind, pipe)
     plain = get_schedule(kind).program(pipe)
-    more = get_schedule(kind, recompute_in_bubbles=True, fsdp=True).program(pipe)
+    flushes = get_schedule(kind).traits.synchronous  # without a flush there is no end of a step to gather for
+    more = get_schedule(kind, recompute_in_bubbles=True, fsdp=flushes).program(pipe)
     assert check(more) == []
     extra = (Kind.R, Kind.UNSHARD, Kind.RESHARD, Kind.REDUCE_GRAD)
     for before, after in zip(plain.ranks, more.ranks, strict=True):
