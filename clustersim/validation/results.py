@@ -130,7 +130,7 @@ class SuiteResult:
         for name, value, most in (
             ("median absolute error", self.median_abs_error_pct, self.bound.median),
             ("mean absolute error", self.mape_pct, self.bound.mape),
-            ("cost of the predicted best layout", self.regret_pct, self.bound.regret),
+            ("cost of the predicted best layout", max(self.regrets, default=None), self.bound.regret),
         ):
             if most is not None and value is not None and value > most:
                 found.append(f"{self.name}: {name} {value:.1f} % is over {most:g} %")
