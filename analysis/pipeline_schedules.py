@@ -25,7 +25,7 @@ from clustersim import study
 from clustersim.errors import ClusterSimError
 from clustersim.pipeline.step import StepModel
 from clustersim.report import figures
-from clustersim.report.scene import View
+from clustersim.report.step_view import step_view
 
 job = clustersim.load("../scenarios/512-h100-70b.yaml")
 
@@ -54,10 +54,10 @@ assert steps["interleaved-1f1b"].bubble_fraction < steps["1f1b"].bubble_fraction
 # %% [markdown]
 # ## As the papers draw it
 #
-# Ranks as rows, time to the right, the same axis for both; below each rank what it holds.
+# Ranks as rows, time to the right, the same axis for both; below each rank the bytes that it holds, the dashed line its GPU's memory.
 
 # %%
-figures.gantt_axes([View(StepModel.of(designs[kind]).timeline(), title=kind) for kind in ("1f1b", "zb-h1")]).figure
+figures.gantt_axes([step_view(StepModel.of(designs[kind]), title=kind) for kind in ("1f1b", "zb-h1")]).figure
 
 # %% [markdown]
 # ## Under failures

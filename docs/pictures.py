@@ -22,7 +22,7 @@ def main() -> None:
     from clustersim import study
     from clustersim.pipeline.step import StepModel
     from clustersim.report import figures
-    from clustersim.report.scene import View
+    from clustersim.report.step_view import step_view
 
     IMAGES.mkdir(exist_ok=True)
 
@@ -31,15 +31,17 @@ def main() -> None:
 
     job = clustersim.load(ROOT / "scenarios" / "512-h100-70b.yaml")
     plain = {"parallelism.chunks": None}
-    shown = [StepModel.of(job.replace({"parallelism.schedule": kind, **plain})).timeline() for kind in ("1f1b", "zb-v")]
-    views = [View(timeline, title=kind) for timeline, kind in zip(shown, ("1f1b", "zb-v"), strict=True)]
+    shown = {kind: StepModel.of(job.replace({"parallelism.schedule": kind, **plain})) for kind in ("1f1b", "zb-v")}
+    views = [step_view(model, title=kind) for kind, model in shown.items()]
     save(figures.gantt_axes(views), "schedules")
-    sync = job.replace({
-        "cluster.spare_nodes": 60,
-        "training.duration": "30 d",
-        "checkpoint": {"engine": "sync", "interval": 1800.0, "stall": 60.0},
-        "failures": [{"name": "all", "component": "job", "mtbf": 5 * 3600.0, "severity": "process"}],
-    })
+    sync = job.replace(
+        {
+            "cluster.spare_nodes": 60,
+            "training.duration": "30 d",
+            "checkpoint": {"engine": "sync", "interval": 1800.0, "stall": 60.0},
+            "failures": [{"name": "all", "component": "job", "mtbf": 5 * 3600.0, "severity": "process"}],
+        }
+    )
     over = {"checkpoint.interval": ["5 min", "10 min", "20 min", "30 min", "1 h", "2 h"]}
     save(figures.ettr_by_interval(study.sweep(sync, over=over, replicas=12), sync), "interval")
     page()

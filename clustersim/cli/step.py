@@ -33,7 +33,9 @@ def command(
         typer.echo(step_summary(loaded, report))
     if timeline is not None:
         from clustersim.pipeline.step import StepModel
+        from clustersim.report.step_view import step_view
         from clustersim.report.timeline import write_timeline
 
-        write_timeline(timeline, StepModel.of(loaded).timeline(), title=f"{loaded.name}: one step")
+        title = f"{loaded.name}: one step"
+        write_timeline(timeline, step_view(StepModel.of(loaded), title=title), title=title)
         Talk(quiet).remark(f"wrote {timeline}")

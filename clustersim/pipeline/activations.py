@@ -111,7 +111,10 @@ class Held:
 
 
 def held_bytes(
-    timeline: Timeline, activation_bytes: npt.ArrayLike = 1.0, checkpoint_bytes: npt.ArrayLike | None = None
+    timeline: Timeline,
+    activation_bytes: npt.ArrayLike = 1.0,
+    checkpoint_bytes: npt.ArrayLike | None = None,
+    pending_bytes: npt.ArrayLike | None = None,
 ) -> list[Held]:
     """Bytes of activations that each rank holds over time.
 
@@ -119,15 +122,19 @@ def held_bytes(
         timeline: from either replay.
         activation_bytes: of one unit on one stage: one number, or one a stage.
         checkpoint_bytes: what a unit holds between F and R where the list recomputes it; None: the same as without.
+        pending_bytes: what a unit holds between its I and its W; None: the same as before.
 
     Returns:
         One ``Held`` a rank. An F takes at its start (only the checkpoint, if an R takes the rest), a B or W frees at
-        its end; an offload frees when the copy has ended, a reload takes when its copy starts. At equal times frees
-        come first.
+        its end, and an I what its W does not need; an offload frees when the copy has ended, a reload takes when its
+        copy starts. At equal times frees come first.
     """
     graph = timeline.graph
     parts = graph.parts
-    change = _part_bytes(graph, np.broadcast_to(np.asarray(activation_bytes, float), graph.stages), checkpoint_bytes)
+    full = np.broadcast_to(np.asarray(activation_bytes, float), graph.stages)
+    change = _part_bytes(graph, full, checkpoint_bytes)
+    if pending_bytes is not None:
+        change += _handed_on(graph, full - np.asarray(pending_bytes, float))
     frees = change < 0
     when = np.where(frees, timeline.end[parts.node], timeline.start[parts.node])
     rank = parts.rank[parts.node]
@@ -153,3 +160,12 @@ def _part_bytes(graph: Graph, full: Floats, checkpoint_bytes: npt.ArrayLike | No
     change = np.where(parts.kind == CODE[Kind.R], size - checkpoint, change)
     freed = np.where(parts.kind == CODE[Kind.OFFLOAD], before_backward, size)
     return np.asarray(np.where(_frees(graph), -freed, change))
+
+
+def _handed_on(graph: Graph, saved: Floats) -> Floats:
+    """(parts,) what each I frees early, and its W then need not; ``saved`` (stages,) is what W does without."""
+    parts = graph.parts
+    early = (parts.kind == CODE[Kind.I]) & ~_frees(graph)
+    key = parts.stage * (int(parts.unit.max(initial=0)) + 1) + parts.unit
+    late = (parts.kind == CODE[Kind.W]) & np.isin(key, key[early])
+    return np.asarray((late.astype(np.float64) - early) * saved[parts.stage])

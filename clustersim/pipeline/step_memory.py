@@ -2,28 +2,52 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
+import numpy.typing as npt
 
 from clustersim.pipeline.activations import in_flight_at_peak
 from clustersim.workload.fit import check
 from clustersim.workload.kept import pending_bytes, stage_kept_bytes, unit_of
 from clustersim.workload.memory import Memory, MemoryReport
+from clustersim.workload.stages import StageContent
 
 if TYPE_CHECKING:
     from clustersim.pipeline.step import StepModel
+
+
+@dataclass(frozen=True, eq=False)
+class UnitBytes:
+    """(stages,) bytes of activations that one unit keeps on each stage of a step: ``kept`` from its F to its B or I,
+    ``pending`` from its I to its W."""
+
+    kept: npt.NDArray[np.float64]
+    pending: npt.NDArray[np.float64]
+
+    @classmethod
+    def of(cls, step: StepModel) -> UnitBytes:
+        """Those of a step's job, offloaded shares still among them."""
+        plan = step.plan
+        unit, contents = unit_of(plan.cut, step.stack, plan.training.precision), _contents(step)
+        kept = {stage: stage_kept_bytes(plan.model, unit, plan.training.recompute, stage) for stage in set(contents)}
+        later = {stage: pending_bytes(plan.model, unit, stage) for stage in kept}
+        return cls(np.array([kept[stage] for stage in contents]), np.array([later[stage] for stage in contents]))
+
+
+def _contents(step: StepModel) -> list[StageContent]:
+    """What each stage of the schedule's graph holds, the chains one after the other."""
+    shape = step.plan.shape
+    return [step.costs.stage_contents[stage % shape.per_chain] for stage in range(shape.graph.stages)]
 
 
 def step_memory(step: StepModel) -> Memory:
     """The memory model of a step's job."""
     plan, costs = step.plan, step.costs
     unit = unit_of(plan.cut, step.stack, plan.training.precision)
-    contents = [costs.stage_contents[stage % plan.shape.per_chain] for stage in range(plan.shape.graph.stages)]
-    known = {content: stage_kept_bytes(plan.model, unit, plan.training.recompute, content) for content in set(contents)}
-    later = {content: pending_bytes(plan.model, unit, content) for content in known}
-    held = in_flight_at_peak(plan.shape.graph, np.array([known[content] for content in contents]),
-                             np.array([later[content] for content in contents]))  # fmt: skip
+    contents, sizes = _contents(step), UnitBytes.of(step)
+    held = in_flight_at_peak(plan.shape.graph, sizes.kept, sizes.pending)
     shared = getattr(plan.schedule, "vocabulary_parallel", "none") != "none"
     return Memory(
         plan.model,

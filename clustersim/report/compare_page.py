@@ -248,13 +248,14 @@ def _inputs(names: Sequence[str], scenarios: Sequence[Scenario], most: int = 200
 
 def _steps(names: Sequence[str], scenarios: Sequence[Scenario]) -> str:
     from clustersim.errors import ClusterSimError
-    from clustersim.report.html import step_view
+    from clustersim.pipeline.step import StepModel
+    from clustersim.report.step_view import page_view
     from clustersim.report.timeline_html import timeline_part
 
     views = []
     for name, scenario in list(zip(names, scenarios, strict=False))[:_STEPS]:
         try:
-            view = step_view(scenario, title=name)
+            view = page_view(StepModel.of(scenario), title=name)
         except ClusterSimError:
             continue
         if view is not None:

@@ -7,6 +7,7 @@ backward; idle stretches are tinted by cause; below each rank runs what it holds
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -19,6 +20,7 @@ from clustersim.report.scene import (
     CAUSE_COLOURS,
     COLOURS,
     KIND_NAMES,
+    MEMORY_LEGEND,
     OTHER_COLOUR,
     Floats,
     Ints,
@@ -40,6 +42,7 @@ _WIDTH = 12.0  # inches
 _ROW = 0.30  # inches of one rank's ops
 _LINE = 0.19  # inches of one line of the table
 _STRIP = 0.6  # height of a memory strip, in rows
+_TALL_STRIP = 1.1  # where it shows all memory of a GPU, of which activations are but a part
 _GAP = 0.18  # between ranks, in rows
 _HATCHES = ("", "////", "\\\\\\\\", "xxxx", "....", "----", "||||", "++++")
 
@@ -70,7 +73,7 @@ def gantt(
 
     shown = views(timelines)
     rows = comparison(shown) if (len(shown) > 1 if table is None else table) else []
-    heights = [_row(view) * _rank_height(memory) * view.timeline.graph.ranks + 0.45 for view in shown]
+    heights = [_row(view) * _rank_height(view, memory) * view.timeline.graph.ranks + 0.45 for view in shown]
     extra = _LINE * (len(rows) + 1) + 0.2 if rows else 0.0
     total = sum(heights) + extra + 0.92
     figure = Figure(figsize=(width, total), layout=None)
@@ -82,7 +85,7 @@ def gantt(
     axes[-1].set_xlabel(f"time [{shown[0].time_unit}]" if shown[0].time_unit else "time", fontsize=9)
     for panel in axes[:-1]:
         panel.tick_params(labelbottom=False)
-    _legend(figure, shown, causes, critical, total)
+    _legend(figure, shown, memory, causes, critical, total)
     if rows:
         _table(figure, shown, rows, total)
     return figure
@@ -98,13 +101,17 @@ def _every(view: View) -> int:
     return max(1, round(0.16 / _row(view)))
 
 
-def _rank_height(memory: bool) -> float:
-    return 1 + _GAP + (_STRIP if memory else 0.0)
+def _strip(view: View) -> float:
+    return _STRIP if view.static_bytes is None else _TALL_STRIP
+
+
+def _rank_height(view: View, memory: bool) -> float:
+    return 1 + _GAP + (_strip(view) if memory else 0.0)
 
 
 def _panels(figure: Figure, heights: list[float], total: float, width: float) -> list[Axes]:
     """One axes a view, from the top down."""
-    left, right, top = 0.75 / width, 0.75 / width, 1 - 0.36 / total
+    left, right, top = 0.75 / width, 0.95 / width, 1 - 0.36 / total
     axes = []
     for height in heights:
         top -= height / total
@@ -114,7 +121,7 @@ def _panels(figure: Figure, heights: list[float], total: float, width: float) ->
 
 
 def _draw(axes: Axes, view: View, memory: bool, causes: bool, critical: bool) -> None:
-    ranks, height = view.timeline.graph.ranks, _rank_height(memory)
+    ranks, height = view.timeline.graph.ranks, _rank_height(view, memory)
     if causes:
         _gaps(axes, view, height)
     if len(view.boxes.op) > FOLD_AT:
@@ -235,12 +242,19 @@ def _numbers(axes: Axes, view: View, middle: Floats, tall: Floats, colours: Any)
 def _strips(axes: Axes, view: View, height: float) -> None:
     """Under each rank what it holds, on one scale for all; the limit dashed, the peak marked."""
     end, zero, top = view.timeline.makespan, view.timeline.first_start, view.memory_top
-    scale = (_STRIP - 0.12) / top
+    tall = _strip(view)
+    scale = (tall - 0.12) / top
     for rank, held in enumerate(view.memory):
-        base = rank * height + 1 + _STRIP - 0.04
+        base = rank * height + 1 + tall - 0.04
         times = np.concatenate([[0.0], held.time_s - zero, [end]])
-        level = np.concatenate([[0.0], held.bytes, held.bytes[-1:] if len(held.bytes) else [0.0]])
-        axes.fill_between(times, base, base - level * scale, step="post", color="#9aa7b5", linewidth=0, zorder=2)
+        always = view.base[rank]
+        level = np.concatenate([[always], held.bytes, held.bytes[-1:] if len(held.bytes) else [always]])
+        foot = base - always * scale
+        axes.fill_between(
+            times, foot, base - level * scale, step="post", color=MEMORY_LEGEND[1][0], linewidth=0, zorder=2
+        )
+        if always:
+            axes.fill_between([0.0, end], base, foot, color=MEMORY_LEGEND[0][0], linewidth=0, zorder=2)
         limit = view.limits[rank]
         if limit is not None:
             style = {
@@ -259,7 +273,7 @@ def _strips(axes: Axes, view: View, height: float) -> None:
         if rank % _every(view) == 0:
             axes.text(
                 1.004,
-                base - _STRIP / 2,
+                base - tall / 2,
                 "peak " + amount(held.peak, view),
                 transform=axes.get_yaxis_transform(),
                 fontsize=7,
@@ -268,7 +282,7 @@ def _strips(axes: Axes, view: View, height: float) -> None:
             )
 
 
-def _legend(figure: Figure, shown: Sequence[View], causes: bool, critical: bool, total: float) -> None:
+def _legend(figure: Figure, shown: Sequence[View], memory: bool, causes: bool, critical: bool, total: float) -> None:
     from matplotlib.patches import Patch
 
     present = sorted({int(kind) for view in shown for kind in np.unique(view.boxes.kind[view.boxes.compute])})
@@ -287,6 +301,8 @@ def _legend(figure: Figure, shown: Sequence[View], causes: bool, critical: bool,
         for cause in (cause for cause in CAUSE_COLOURS if cause in seen):
             label = f"idle: {cause.replace('_', ' ')}"
             handles.append(Patch(facecolor=CAUSE_COLOURS[cause], edgecolor="#bbbbbb", linewidth=0.5, label=label))
+    if memory and any(view.static_bytes is not None for view in shown):
+        handles += [Patch(facecolor=colour, label=label) for colour, label in MEMORY_LEGEND]
     if critical:
         handles.append(Patch(facecolor="white", edgecolor="#d00000", label="critical path"))
     style: dict[str, Any] = {"fontsize": 8, "frameon": False, "handlelength": 1.2, "columnspacing": 1.2}
@@ -294,7 +310,7 @@ def _legend(figure: Figure, shown: Sequence[View], causes: bool, critical: bool,
         handles=handles,
         loc="upper center",
         bbox_to_anchor=(0.5, 1 - 0.02 / total),
-        ncols=min(len(handles), 9),
+        ncols=math.ceil(len(handles) / math.ceil(len(handles) / 9)),
         **style,
     )
 

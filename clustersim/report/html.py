@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from clustersim.report.course import course_of
 from clustersim.report.documents import provenance
@@ -19,12 +19,9 @@ from clustersim.report.run_step import step_section
 from clustersim.report.summary import Answer
 
 if TYPE_CHECKING:
-    from clustersim.report.scene import View
     from clustersim.report.story import Story
     from clustersim.study.sensitivity import Gain
 
-MOST_BOXES = 40_000
-"""Ops of a step that a page draws; a larger step has its tables only (``clustersim step --timeline`` draws it)."""
 LINKS = (
     ("answer", "Answer"),
     ("course", "Course"),
@@ -44,6 +41,8 @@ def report_page(answer: Answer, story: Story | None = None, gains: list[Gain] | 
         story: what the replicas did; None: the page has no curves and no timeline.
         gains: what single changes bring (see ``clustersim.study.sensitivity``); None: they are not shown.
     """
+    from clustersim.pipeline.step import StepModel
+    from clustersim.report.step_view import page_view
     from clustersim.study.replicas import prepared_for
 
     scenario, document = answer.scenario, answer.document
@@ -55,7 +54,7 @@ def report_page(answer: Answer, story: Story | None = None, gains: list[Gain] | 
     sections = [
         answer_section(answer, told, course, gains or []),
         course_section(course, answer) if course is not None else "",
-        step_section(answer, step_view(scenario)),
+        step_section(answer, page_view(StepModel.of(scenario))),
         failures_section(answer, told, course) if told is not None and course is not None else "",
         checkpoint_section(answer, told, prepared, course),
         assumptions_section(answer),
@@ -65,13 +64,3 @@ def report_page(answer: Answer, story: Story | None = None, gains: list[Gain] | 
     about = f"{scenario.description} · " if scenario.description else ""
     about += f"{scenario.cluster.gpus:,} GPUs · {document['replicas']} replicas · seed {document['seed']}"
     return page(scenario.name, about, sections, scripts=["course.js"] if course is not None else [], links=links)
-
-
-def step_view(scenario: Any, title: str = "") -> View | None:
-    """The nominal step as a drawing wants it; None where it has too many ops for a page."""
-    from clustersim.pipeline.step import StepModel
-    from clustersim.report.scene import View
-
-    model = StepModel.of(scenario)
-    view = View(model.timeline(), title=title)
-    return view if len(view.boxes.op) <= MOST_BOXES else None

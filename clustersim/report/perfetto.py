@@ -137,7 +137,8 @@ def _messages(view: View, first: int, prefix: str) -> Iterator[dict[str, Any]]:
 def _memory(view: View, first: int) -> Iterator[dict[str, Any]]:
     zero = view.timeline.first_start
     for rank, held in enumerate(view.memory):
-        about = {"name": "activations", "ph": "C", "pid": first + rank}
-        yield {**about, "ts": 0.0, "args": {view.memory_unit: 0.0}}
+        name = "activations" if view.static_bytes is None else "memory"
+        about = {"name": name, "ph": "C", "pid": first + rank}
+        yield {**about, "ts": 0.0, "args": {view.memory_unit: view.base[rank]}}
         for time, value in zip((held.time_s - zero).tolist(), held.bytes.tolist(), strict=True):
             yield {**about, "ts": time * _MICRO, "args": {view.memory_unit: value}}

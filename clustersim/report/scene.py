@@ -6,6 +6,7 @@ of its kind's colour, and a microbatch's slices carry hatches, so nothing rests 
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -53,6 +54,8 @@ KIND_NAMES: dict[Kind, str] = {
     Kind.S: "vocabulary S",
     Kind.T: "vocabulary T",
 }
+MEMORY_LEGEND = [["#5f6d7c", "memory that is always held"], ["#9aa7b5", "activations held"]]
+"""Colours of the memory strip, and what they stand for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,6 +68,8 @@ class View:
         activation_bytes: bytes of one unit on one stage, one number or one a stage. None: memory counts microbatches
             (of a whole rank's share) instead of bytes.
         checkpoint_bytes: bytes that a unit keeps until it is recomputed.
+        pending_bytes: bytes that a unit keeps between its I and its W.
+        static_bytes: bytes that each rank holds all the time, (ranks,); what it holds of units lies on them.
         limit: the most a rank may hold, in the same measure, one number or one a rank; drawn as a line.
         time_unit: what a time of 1 is called.
     """
@@ -75,6 +80,8 @@ class View:
     checkpoint_bytes: float | Sequence[float] | None = None
     limit: float | Sequence[float] | None = None
     time_unit: str = "s"
+    pending_bytes: float | Sequence[float] | None = None
+    static_bytes: Sequence[float] | None = None
 
     @property
     def name(self) -> str:
@@ -91,7 +98,13 @@ class View:
         """What each rank holds over time."""
         graph = self.timeline.graph
         size = 1 / (graph.chunks * graph.program.slices) if self.activation_bytes is None else self.activation_bytes
-        return held_bytes(self.timeline, size, self.checkpoint_bytes)
+        held = held_bytes(self.timeline, size, self.checkpoint_bytes, self.pending_bytes)
+        return [dataclasses.replace(one, bytes=one.bytes + base) for one, base in zip(held, self.base, strict=True)]
+
+    @property
+    def base(self) -> list[float]:
+        """What each rank holds when no unit is in flight."""
+        return [0.0] * self.timeline.graph.ranks if self.static_bytes is None else list(self.static_bytes)
 
     @cached_property
     def limits(self) -> list[float | None]:
@@ -266,8 +279,11 @@ def comparison(shown: Sequence[View]) -> list[Row]:
     rows = [Row(f"makespan{unit}", tuple(n["makespan"] for n in every))]  # type: ignore[misc]
     for key, name in (("step", "bubble ÷ step"), ("span", "bubble ÷ longest rank span"), ("work", "bubble ÷ work")):
         rows.append(Row(name, tuple(n["bubble"][key] for n in every), percent=True))  # type: ignore[index]
-    peaks = tuple(max((held.peak for held in view.memory), default=0.0) for view in shown)
-    rows.append(Row(f"peak activations [{shown[0].memory_unit}]", peaks))
+    in_bytes = all(view.memory_unit == "bytes" for view in shown)
+    size = 2.0**30 if in_bytes else 1.0
+    peaks = tuple(max((held.peak for held in view.memory), default=0.0) / size for view in shown)
+    what = "peak activations" if all(view.static_bytes is None for view in shown) else "peak memory of a rank"
+    rows.append(Row(f"{what} [{'GiB' if in_bytes else 'microbatches'}]", peaks))
     rows.append(Row("messages", tuple(float(n["messages"]) for n in every)))  # type: ignore[arg-type]
     for cause in CAUSE_COLOURS:
         values = tuple(n["idle_by_cause"][cause] for n in every)  # type: ignore[index]

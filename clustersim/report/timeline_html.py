@@ -23,6 +23,7 @@ from clustersim.report.scene import (
     CAUSE_COLOURS,
     COLOURS,
     KIND_NAMES,
+    MEMORY_LEGEND,
     OTHER_COLOUR,
     Ints,
     Row,
@@ -72,7 +73,7 @@ def timeline_part(
         "memory": memory,
         "kinds": [[kind.value, KIND_NAMES.get(kind, kind.value.lower())] for kind in KINDS],
         "causes": [[cause.replace("_", " "), colour] for cause, colour in CAUSE_COLOURS.items()],
-        "legend": _legend(shown),
+        "legend": _legend(shown, memory),
         "views": [_view(view) for view in shown],
     }
     parts = {
@@ -136,6 +137,8 @@ def _view(view: View) -> dict[str, Any]:
         "over": view.over,
         "peaks": ["peak " + amount(held.peak, view) for held in view.memory],
         "memory_top": view.memory_top,
+        "base": view.base,
+        "bytes": view.memory_unit == "bytes",
         "arrays": _arrays(view, by, place, first) | _gap_arrays(view) | _memory_arrays(view),
     }
 
@@ -199,7 +202,7 @@ def _colours(chunks: int) -> list[list[list[str]]]:
     return [[[colour, text_colour(colour)] for colour in row] for row in table]
 
 
-def _legend(shown: Sequence[View]) -> list[list[str]]:
+def _legend(shown: Sequence[View], memory: bool) -> list[list[str]]:
     present = sorted({int(kind) for view in shown for kind in np.unique(view.boxes.kind[view.boxes.compute])})
     kinds = [KINDS[code] for code in present]
     entries = [[COLOURS.get(kind, OTHER_COLOUR), f"{kind.value} {KIND_NAMES.get(kind, '')}"] for kind in kinds]
@@ -209,6 +212,8 @@ def _legend(shown: Sequence[View]) -> list[list[str]]:
         entries.append(["#ffffff", "outlined: fused pair"])
     if any(view.timeline.graph.program.slices > 1 for view in shown):
         entries.append([_HATCHED, "hatched: later slices of a sequence"])
+    if memory:
+        entries += MEMORY_LEGEND if any(view.static_bytes is not None for view in shown) else MEMORY_LEGEND[1:]
     seen = {gap.cause for view in shown for gap in view.gaps}
     return entries + [[CAUSE_COLOURS[cause], f"idle: {cause.replace('_', ' ')}"] for cause in _CAUSES if cause in seen]
 

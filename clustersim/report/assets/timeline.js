@@ -11,10 +11,11 @@
   }
 
   // --- layout ------------------------------------------------------------------------------------------------------
-  const LEFT = 62, RIGHT = 78, HEAD = 26, AXIS = 24;
+  const LEFT = 62, RIGHT = 92, HEAD = 26, AXIS = 24;
   const most = Math.max(...data.views.map((view) => view.ranks));
   const ROW = most <= 16 ? 26 : most <= 64 ? 17 : most <= 256 ? 9 : 5;
-  const STRIP = data.memory ? Math.round(ROW * 0.55) : 0;
+  const all = data.views.some((view) => view.base.some((bytes) => bytes > 0)); // all memory of a GPU, not activations alone
+  const STRIP = data.memory ? Math.round(ROW * (all ? 0.95 : 0.55)) : 0;
   const PITCH = ROW + STRIP + (ROW > 8 ? 5 : 1);
 
   let top = 0;
@@ -180,7 +181,8 @@
     pen.fillStyle = "#9aa7b5";
     pen.beginPath();
     pen.moveTo(x(0), base);
-    let level = 0, last = -1;
+    const always = view.base[rank] * scale;
+    let level = always, last = -1;
     for (let i = first; i < stop; i++) {
       const px = x(view.memory_time[i]), next = view.memory_value[i] * scale;
       if (px < LEFT - 2) { level = next; continue; }
@@ -196,6 +198,7 @@
     pen.lineTo(Math.min(width, x(view.makespan)), base);
     pen.closePath();
     pen.fill();
+    if (always) { pen.fillStyle = "#5f6d7c"; pen.fillRect(Math.max(LEFT - 2, x(0)), base - always, Math.min(width, x(view.makespan)) - Math.max(LEFT - 2, x(0)), always); }
     const limit = view.limits[rank];
     if (limit !== null) {
       pen.strokeStyle = view.over[rank] ? ink.bad : ink.ink;
@@ -272,6 +275,22 @@
     return lines.join("\n");
   }
 
+  const amount = (value, view) => view.bytes ? (value / 1073741824).toFixed(1) + " GiB" : +value.toPrecision(4) + " microbatches";
+
+  // what a rank holds at a time: the last change before it
+  function holds(view, rank, time) {
+    let low = view.memory_first[rank], high = view.memory_first[rank + 1];
+    while (low < high) {
+      const middle = (low + high) >> 1;
+      if (view.memory_time[middle] <= time) low = middle + 1; else high = middle;
+    }
+    const base = view.base[rank], value = low > view.memory_first[rank] ? view.memory_value[low - 1] : base, limit = view.limits[rank];
+    const lines = ["rank " + rank + " holds " + amount(value, view) + (limit === null ? "" : " of " + amount(limit, view))];
+    if (base) lines.push(amount(base, view) + " all the time, " + amount(value - base, view) + " of activations");
+    lines.push("at " + said(time));
+    return lines.join("\n");
+  }
+
   function pick(event) {
     const area = canvas.getBoundingClientRect(), px = event.clientX - area.left, py = event.clientY - area.top;
     if (px < LEFT || px > width - RIGHT) return null;
@@ -279,7 +298,7 @@
       const rank = Math.floor((py - view.top) / PITCH), inside = py - view.top - rank * PITCH;
       if (rank < 0 || rank >= view.ranks) continue;
       const time = timeAt(px);
-      if (inside > ROW) return null;
+      if (inside > ROW) return data.memory && inside <= ROW + STRIP && time <= view.makespan ? { gap: true, text: holds(view, rank, time) } : null;
       for (let i = firstVisible(view, rank); i < view.first[rank + 1] && view.start[i] <= time; i++) {
         if (!view.compute[i] || time > view.end[i]) continue;
         if (view.half[i] && (view.half[i] === 2) !== (inside > ROW / 2)) continue;
