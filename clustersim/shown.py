@@ -1,10 +1,42 @@
-"""What results look like in a notebook: small HTML tables, every text escaped."""
+"""What results look like where they are shown: notebooks (small HTML tables), terminals, figures; no text of a user acts."""
 
 from __future__ import annotations
 
+import unicodedata
+import warnings
 from collections.abc import Iterable, Sequence
 from html import escape
-from typing import Any
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+"""Marks that turn the direction of the text behind them."""
+
+
+def printable(text: str) -> str:
+    """A user's text for one line of a terminal: control characters, which could move the cursor or recolour it, and marks that
+    turn the direction of what follows become ``\ufffd``; letters of all scripts and emoji stay."""
+    return "".join("\ufffd" if unicodedata.category(char) in ("Cc", "Cs") or char in TURNS else char for char in text)
+
+
+def cut(text: str, most: int) -> str:
+    """``text`` with at most ``most`` characters; what follows becomes ``…``."""
+    return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def drawable(text: str, most: int = 60) -> str:
+    """A user's text for a matplotlib figure: a dollar sign starts no formula, nothing turns the text around, and it ends."""
+    return printable(cut(text, most)).replace("$", r"\$")
+
+
+def save_figure(figure: Figure, target: str | Path | IO[bytes], **options: Any) -> None:
+    """``figure.savefig``; a letter that the font lacks becomes a box, which is seen and needs no warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="Glyph .* missing from", category=UserWarning)
+        figure.savefig(target, **options)
 
 
 def shown(title: str, rows: Iterable[Sequence[Any]], head: Sequence[str] = ()) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from clustersim.cli.talk import say
 from clustersim.errors import ClusterSimError, nearest
 
 COMMANDS: dict[str, tuple[str, str]] = {
@@ -93,7 +94,7 @@ def _version(asked: bool) -> None:
     if asked:
         from clustersim import __version__
 
-        typer.echo(f"clustersim {__version__}")
+        say(f"clustersim {__version__}")
         raise typer.Exit
 
 

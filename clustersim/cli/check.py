@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import typer
 
 from clustersim.cli.options import Json, Quiet, Scenarios, Set
+from clustersim.cli.talk import say
 
 if TYPE_CHECKING:
     from clustersim.scenario.schema import Scenario
@@ -21,9 +22,9 @@ def command(scenarios: Scenarios, set_: Set = None, json: Json = False, quiet: Q
         print_json({"scenarios": results})
     for result in results:
         for line in result["problems"]:
-            typer.echo(line["text"], err=True)
+            say(line["text"], err=True)
         if not result["problems"] and not json and not quiet:
-            typer.echo(f"{result['file']}: ok: {result['about']}")
+            say(f"{result['file']}: ok: {result['about']}")
     code = max((result["exit_code"] for result in results), default=0)
     if code:
         raise typer.Exit(code)

@@ -19,8 +19,9 @@ from clustersim.cli.options import (
     Workers,
 )
 from clustersim.cli.study_options import Limit, Until, executor_of, target_of
-from clustersim.cli.talk import Talk, print_json, to_json
+from clustersim.cli.talk import Talk, print_json, say, to_json
 from clustersim.errors import InputError, NegativeAnswer, Problem
+from clustersim.shown import cut
 
 if TYPE_CHECKING:
     from clustersim.study.comparison import Comparison
@@ -67,10 +68,10 @@ def command(
     else:
         from clustersim.report.study_text import comparison_text
 
-        print(comparison_text(found))
+        say(comparison_text(found))
         for label, told in zip(found.to_dict()["scenarios"], recovery, strict=True):
             for line in recovery_lines(told):
-                print(line.replace("recovery        ", f"{label}: ", 1) if "recovery" in line else line)
+                say(line.replace("recovery        ", f"{cut(label, 60)}: ", 1) if "recovery" in line else line)
     failed = [outcome.label for outcome in found.outcomes if outcome.error is not None]
     if failed:
         raise NegativeAnswer(f"not simulated: {', '.join(failed)}")

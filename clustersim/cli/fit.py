@@ -10,7 +10,7 @@ import typer
 
 from clustersim.cli.fit_profile import command as profile_command
 from clustersim.cli.options import Json, OutDir, Quiet
-from clustersim.cli.talk import Talk, print_json
+from clustersim.cli.talk import Talk, print_json, say
 from clustersim.errors import InputError, Problem
 from clustersim.units import DURATION
 
@@ -62,8 +62,8 @@ def failures(file: LogFile, nodes: Nodes = None, window: Window = None, constant
     if json:
         print_json(document)
     else:
-        print(summary(fitted, document["check"]))
-        print(fitted.yaml(), end="")
+        say(summary(fitted, document["check"]))
+        say(fitted.yaml(), end="")
 
 
 def _seconds(text: str) -> float:

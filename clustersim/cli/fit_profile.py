@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clustersim.cli.options import Json, Quiet
+from clustersim.cli.talk import say
 
 if TYPE_CHECKING:
     from clustersim.calibrate.records import Measurements
@@ -49,7 +50,7 @@ def command(
                     "traces": [record for item in traces for record in item.records]})  # fmt: skip
         return
     for line in [*_trace_lines(traces), *(table(profile) if profile else [])]:
-        typer.echo(line)
+        say(line)
 
 
 def profile_yaml(profile: Profile) -> str:

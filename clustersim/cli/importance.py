@@ -8,7 +8,7 @@ import typer
 
 from clustersim.cli.options import Address, ExecutorName, Json, Quiet, ScenarioFile, Seed, Set, Workers
 from clustersim.cli.study_options import Metric, executor_of
-from clustersim.cli.talk import Talk, print_json
+from clustersim.cli.talk import Talk, print_json, say
 
 Ranges = Annotated[
     list[str],
@@ -64,4 +64,4 @@ def command(
     else:
         from clustersim.report.study_text import importance_text, spread_text
 
-        print(spread_text(found) if method == "spread" else importance_text(found))
+        say(spread_text(found) if method == "spread" else importance_text(found))

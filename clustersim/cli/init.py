@@ -6,6 +6,8 @@ from typing import Annotated
 
 import typer
 
+from clustersim.cli.talk import say
+
 
 def command(
     path: Annotated[str, typer.Argument(metavar="PATH", help="File to write; `-` prints it.")] = "scenario.yaml",
@@ -18,7 +20,7 @@ def command(
 
     text = starter_text()
     if path == "-":
-        typer.echo(text, nl=False)
+        say(text, end="")
         return
     target = Path(path)
     try:
@@ -28,4 +30,4 @@ def command(
         raise InputError(Problem("", "exists already and is left alone; name another file").at(path)) from None
     except FileNotFoundError:
         raise InputError(Problem("", f"there is no folder '{target.parent}'").at(path)) from None
-    typer.echo(f"wrote {path}; next: clustersim run {path}", err=True)
+    say(f"wrote {path}; next: clustersim run {path}", err=True)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clustersim.cli.options import Json, Verbose
+from clustersim.cli.talk import say
 
 if TYPE_CHECKING:
     from clustersim.scenario.catalogue import Entry
@@ -60,19 +61,19 @@ def _columns(rows: list[tuple[str, str]]) -> None:
     room = shutil.get_terminal_size((80, 24)).columns - width - 2
     for name, line in rows:
         cut = line if not sys.stdout.isatty() or len(line) <= room else f"{line[: max(10, room - 1)]}…"
-        typer.echo(f"{name:<{width}}  {cut}")
+        say(f"{name:<{width}}  {cut}")
 
 
 def _show(entry: Entry) -> None:
     aliases = f" (also {', '.join(entry.aliases)})" if entry.aliases else ""
-    typer.echo(f"{entry.name}{aliases}\n  {entry.about}")
+    say(f"{entry.name}{aliases}\n  {entry.about}")
     for key, value in entry.values.items():
-        typer.echo(f"    {key}: {_short(value)}")
+        say(f"    {key}: {_short(value)}")
     for key, about in entry.keys.items():
-        typer.echo(f"    {key}: {'(required)' if about['required'] else _short(about['default'])}")
+        say(f"    {key}: {'(required)' if about['required'] else _short(about['default'])}")
     for key, source in entry.sources.items():
-        typer.echo(f"    source of {key}: {source}")
-    typer.echo("")
+        say(f"    source of {key}: {source}")
+    say("")
 
 
 def _short(value: Any) -> str:

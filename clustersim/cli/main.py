@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import io
 import os
 import sys
 from collections.abc import Sequence
 
 from clustersim.cli.app import Interrupted, ReaderGone, app
+from clustersim.cli.talk import say
 from clustersim.errors import ClusterSimError
 
 
@@ -17,6 +19,11 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Exit codes: 0 done, 1 the answer is no (or the output cannot be written), 2 the input is wrong, 3 impossible,
     130 interrupted.
     """
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(
+            stream, io.TextIOWrapper
+        ):  # an old locale may lack letters of ours; a question mark is better than none
+            stream.reconfigure(errors="replace")
     sys.exit(guarded(arguments))
 
 
@@ -73,6 +80,6 @@ def _os_sentence(error: OSError) -> str:
 
 def _say(text: str) -> None:
     try:
-        print(text, file=sys.stderr)
+        say(text, err=True)
     except OSError:
         return

@@ -20,7 +20,7 @@ from clustersim.cli.options import (
     Workers,
 )
 from clustersim.cli.study_options import executor_of
-from clustersim.cli.talk import Talk, print_json, to_json
+from clustersim.cli.talk import Talk, print_json, say, to_json
 from clustersim.errors import InputError, Problem, nearest
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ def command(
     else:
         from clustersim.report.study_text import plan_text
 
-        print(plan_text(found))
+        say(plan_text(found))
 
 
 def _space(texts: list[str]) -> Space:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from clustersim.cli.options import Json, Quiet
-from clustersim.cli.talk import Talk, print_json
+from clustersim.cli.talk import Talk, print_json, say
 from clustersim.errors import InputError, NegativeAnswer, Problem
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ def command(folder: Folder, export: Export = None, json: Json = False, quiet: Qu
     if json:
         print_json(merged.to_dict())
     else:
-        print(merged.text())
+        say(merged.text())
     if merged.conflicts:
         raise NegativeAnswer(
             f"{merged.conflicts} records disagree under one key: they come from different versions of the code"

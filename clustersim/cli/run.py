@@ -20,7 +20,7 @@ from clustersim.cli.options import (
     Verbose,
     Workers,
 )
-from clustersim.cli.talk import Talk
+from clustersim.cli.talk import Talk, say
 
 if TYPE_CHECKING:
     from clustersim.report.folder import ResultFolder
@@ -57,7 +57,7 @@ def command(
     for scenario in loaded:
         answers.append(runner.answer(scenario, _folder_of(out, scenario, loaded)))
         if not json:
-            typer.echo(("\n" if len(answers) > 1 else "") + run_summary(answers[-1]))
+            say(("\n" if len(answers) > 1 else "") + run_summary(answers[-1]))
         if answers[-1].interrupted:
             break
     if json:
@@ -75,9 +75,15 @@ def _folder_of(out: str | None, scenario: Scenario, loaded: list[Scenario]) -> s
     if out is None or len(loaded) == 1:
         return out
     index = next(i for i, other in enumerate(loaded) if other is scenario)
-    twice = sum(other.name == scenario.name for other in loaded) > 1
-    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in scenario.name).lstrip(".") or "scenario"
-    return str(Path(out) / (f"{safe}-{index}" if twice else safe))
+    names = [_folder_name(other.name) for other in loaded]
+    twice = names.count(names[index]) > 1
+    return str(Path(out) / (f"{names[index]}-{index}" if twice else names[index]))
+
+
+def _folder_name(name: str) -> str:
+    """A scenario's name as a folder's: letters, digits and ``-_.``, at most 60 (a file system allows 255 bytes)."""
+    safe = "".join(c if c.isalnum() or c in "-_." else "-" for c in name[:60])
+    return safe.lstrip(".") or "scenario"
 
 
 class _Runner:

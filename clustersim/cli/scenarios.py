@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from clustersim.cli.talk import say
 from clustersim.errors import InputError, Problem
 
 if TYPE_CHECKING:
@@ -17,13 +18,12 @@ def load_all(names: Sequence[str], overrides: Sequence[str] | None) -> list[Scen
     Raises:
         InputError: with the problems of every file.
     """
-    import sys
 
     from clustersim.scenario.load import load
     from clustersim.scenario.parts import import_installed
 
     for sentence in import_installed():
-        print(f"Warning: {sentence}", file=sys.stderr)
+        say(f"Warning: {sentence}", err=True)
     loaded: list[Scenario] = []
     problems: list[Problem] = []
     for name in names:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from clustersim.cli.options import Json, Quiet
+from clustersim.cli.talk import say
 
 if TYPE_CHECKING:
     from clustersim.pipeline.ops import Program
@@ -54,8 +55,8 @@ def list_(json: Json = False) -> None:
         return
     width = max(len(item.kind) for item in described)
     for item in described:
-        typer.echo(f"{item.kind:<{width}}  {item.summary}")
-        typer.echo(
+        say(f"{item.kind:<{width}}  {item.summary}")
+        say(
             f"{'':<{width}}  defined for {item.defined}; chunks {item.chunks}; holds {item.in_flight_formula} · {item.evidence}"
         )
 
@@ -79,7 +80,7 @@ def export(
     made = _program(name, pp, microbatches, chunks, slices, options)
     text = to_csv(made) if format_ == "csv" else to_grid(made).rstrip("\n") + "\n"
     if out is None:
-        typer.echo(text, nl=False)
+        say(text, end="")
         return
     from pathlib import Path
 
@@ -125,11 +126,9 @@ def check(
     if json:
         print_json({"file": file, "ok": not findings, "findings": [asdict(finding) for finding in findings]})
     for finding in findings:
-        typer.echo(f"{file}: {finding}", err=True)
+        say(f"{file}: {finding}", err=True)
     if not findings and not json:
-        typer.echo(
-            f"{file}: ok: {len(program.ranks)} ranks, {program.stages} stages, {program.microbatches} microbatches"
-        )
+        say(f"{file}: ok: {len(program.ranks)} ranks, {program.stages} stages, {program.microbatches} microbatches")
     if findings:
         raise typer.Exit(3 if any(finding.kind in ("cycle", "communication") for finding in findings) else 1)
 
@@ -193,9 +192,9 @@ def evaluate(
             numbers[0] if len(files) == 1 else [{"schedule": f, **n} for f, n in zip(files, numbers, strict=True)]
         )
     else:
-        typer.echo("\n\n".join(_table(program, told) for program, told in zip(programs, numbers, strict=True)))
+        say("\n\n".join(_table(program, told) for program, told in zip(programs, numbers, strict=True)))
         if len(files) > 1:
-            typer.echo("\n" + _differences(files, numbers))
+            say("\n" + _differences(files, numbers))
     if timeline is not None:
         from clustersim.report.scene import View
         from clustersim.report.timeline import write_timeline
@@ -257,7 +256,7 @@ def _program(
     pipe = Pipeline(pp, microbatches, chunks or schedule.default_chunks(), slices)
     made = schedule.program(pipe)
     for note in schedule.notes(pipe):
-        typer.echo(f"{name}: {note}", err=True)
+        say(f"{name}: {note}", err=True)
     return made
 
 

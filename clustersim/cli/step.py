@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from clustersim.cli.options import Json, Quiet, ScenarioFile, Set
+from clustersim.cli.talk import say
 
 
 def command(
@@ -30,7 +31,7 @@ def command(
     if json:
         print_json(report)
     else:
-        typer.echo(step_summary(loaded, report))
+        say(step_summary(loaded, report))
     if timeline is not None:
         from clustersim.pipeline.step import StepModel
         from clustersim.report.step_view import step_view

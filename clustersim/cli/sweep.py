@@ -21,7 +21,7 @@ from clustersim.cli.options import (
     Workers,
 )
 from clustersim.cli.study_options import Limit, Metric, Until, executor_of, shard_of, target_of
-from clustersim.cli.talk import Talk, print_json, to_json
+from clustersim.cli.talk import Talk, print_json, say, to_json
 from clustersim.errors import InputError, NegativeAnswer, Problem
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def _sweep(base: Any, template: Any, points: list[Point], metric: str, out: str 
     if json:
         print_json(found.to_dict(metric))
     else:
-        print(sweep_text(found, metric))
+        say(sweep_text(found, metric))
     failed = sum(outcome.error is not None for outcome in found.outcomes)
     if failed:
         raise NegativeAnswer(f"{failed} of {len(found.outcomes)} points have an error; the others are complete")
@@ -159,4 +159,4 @@ def _optimum(
     if json:
         print_json(found.to_dict())
     else:
-        print(optimum_text(found))
+        say(optimum_text(found))

@@ -7,6 +7,7 @@ from typing import Annotated
 import typer
 
 from clustersim.cli.options import Json, OutDir, Quiet, Verbose
+from clustersim.cli.talk import say
 
 Suites = Annotated[
     list[str] | None,
@@ -44,7 +45,7 @@ def command(
     if list_:
         for suite in picked:
             bound = f"{suite.bound.median:g} %" if suite.bound.median is not None else "–"
-            typer.echo(f"{suite.name:<24}{bound:>6}  {suite.about}")
+            say(f"{suite.name:<24}{bound:>6}  {suite.about}")
         return
     with talk.progress("validate") as told:
         report = run(picked, told)
@@ -52,14 +53,14 @@ def command(
         print_json(report.dump())
     else:
         for line in [*report.summary(), "", *report.details(None if all_rows else 3)]:
-            typer.echo(line)
+            say(line)
         if assumed:
             _print_assumed(report)
     if out:
         _write(report, out, talk)
     if report.over:
         for sentence in report.over:
-            typer.echo(sentence, err=True)
+            say(sentence, err=True)
         raise typer.Exit(1)
 
 
@@ -82,7 +83,7 @@ def _reliability(json: bool, out: str | None, quiet: bool, verbose: int, all_row
         print_json(reliability.dump(rows))
     else:
         for line in reliability.table(rows, all_rows):
-            typer.echo(line)
+            say(line)
     if out:
         from clustersim.validation.reliability_figure import save_figure
 
@@ -93,7 +94,7 @@ def _reliability(json: bool, out: str | None, quiet: bool, verbose: int, all_row
         talk.remark(f"{out}: reliability.json, reliability.png")
     wrong = reliability.failed(rows)
     for row in wrong:
-        typer.echo(f"reliability: {row.suite}, {row.case}: {row.ours:.5g} where {row.published:.5g} was published", err=True)
+        say(f"reliability: {row.suite}, {row.case}: {row.ours:.5g} where {row.published:.5g} was published", err=True)
     if wrong:
         raise typer.Exit(1)
 
@@ -105,7 +106,7 @@ def _print_assumed(report: object) -> None:
     for suite in report.suites:
         for result in suite.results:
             notes = "; ".join(f"{key}: {text}" for key, text in result.assumed.items())
-            typer.echo(f"{suite.name} {result.row_id}: {notes or result.skipped or 'nothing assumed'}")
+            say(f"{suite.name} {result.row_id}: {notes or result.skipped or 'nothing assumed'}")
 
 
 def _write(report: object, folder: str, talk: object) -> None:

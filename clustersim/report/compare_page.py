@@ -8,28 +8,32 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from clustersim.report.course import colour_of
-from clustersim.report.page import figure, folded, page, section, table
+from clustersim.report.metrics import named
+from clustersim.report.page import figure, folded, page, section, table, user
 from clustersim.report.run_answer import MEANING
 from clustersim.report.summary import number, percent, quantity, span
-from clustersim.report.svg import WIDTH, Estimate, Scale, box, cut, drawing, intervals, line, nice_ticks, text
+from clustersim.report.svg import WIDTH, Estimate, Scale, box, drawing, intervals, line, nice_ticks, text
+from clustersim.shown import cut
 
 if TYPE_CHECKING:
     from clustersim.scenario.schema import Scenario
     from clustersim.study.comparison import Comparison
     from clustersim.study.runner import Outcome
 
-_SAID = (
-    ("goodput_tokens_per_s", "tokens a second kept", quantity),
-    ("ettr", "ETTR", percent),
-    ("effective_mfu", "MFU over the run", percent),
-    ("wall_s", "wall time", span),
-    ("tokens", "tokens", quantity),
-    ("interruptions", "interruptions", number),
-    ("mtti_s", "one every", span),
-    ("lost_work_s", "work done again", span),
-    ("nodes_down_p99", "nodes down (99 % of the time at most)", number),
-    ("gpu_hours", "GPU-hours", quantity),
-)
+_SAID = {
+    "goodput_tokens_per_s": quantity,
+    "ettr": percent,
+    "effective_mfu": percent,
+    "wall_s": span,
+    "tokens": quantity,
+    "interruptions": number,
+    "mtti_s": span,
+    "lost_work_s": span,
+    "nodes_down_p99": number,
+    "gpu_hours": quantity,
+}
+_NAME = 60
+"""Characters of a name in a heading; what is cut off stands in full below the method."""
 _STEPS = 4
 """Scenarios whose steps are drawn above each other at most."""
 _BOXES = 20_000
@@ -60,7 +64,7 @@ def comparison_page(found: Comparison, scenarios: Sequence[Scenario] = ()) -> st
         section("metrics", "Side by side", _metrics(good), _strips(good)),
         section("inputs", "What differs in the scenarios", _inputs(names, scenarios)),
         section("steps", "One step of each, on one time axis", _steps(names, scenarios)),
-        section("method", "Method", _method(found), _all_differences(found)),
+        section("method", "Method", _method(found), _full_names(names), _all_differences(found)),
     ]
     links = [
         ("answer", "Answer"),
@@ -71,7 +75,7 @@ def comparison_page(found: Comparison, scenarios: Sequence[Scenario] = ()) -> st
     ]
     shown = [(name, what) for name, what in links if any(part.startswith(f'<section id="{name}"') for part in sections)]
     return page(
-        " against ".join(cut(name, 60) for name in names),
+        " against ".join(cut(name, _NAME) for name in names),
         "Each run on the same failures (common random numbers)",
         sections,
         links=shown,
@@ -95,7 +99,7 @@ def _differences(found: Comparison) -> str:
         pair = "" if len(found.outcomes) == 2 else f"{cut(one.a, 12)} − {cut(one.b, 12)}: "
         rows.append(
             Estimate(
-                pair + one.metric.replace("_tokens_per_s", "").replace("_s", "").replace("_", " "),
+                pair + named(one.metric),
                 100 * one.relative,
                 low,
                 high,
@@ -173,12 +177,16 @@ def _shares(outcome: Outcome) -> dict[str, float]:
 def _metrics(outcomes: Sequence[Outcome]) -> str:
     told = [outcome.summaries() for outcome in outcomes]
     rows = [
-        [what, *(said(item.get(metric)) for item in told)]
-        for metric, what, said in _SAID
+        [named(metric), *(said(item.get(metric)) for item in told)]
+        for metric, said in _SAID.items()
         if any(item.get(metric) for item in told)
     ]
     return (
-        table(["", *(outcome.label for outcome in outcomes)], rows, "Means over replicas ± half a 95 % interval")
+        table(
+            ["", *(cut(outcome.label, _NAME) for outcome in outcomes)],
+            rows,
+            "Means over replicas ± half a 95 % interval",
+        )
         if outcomes
         else ""
     )
@@ -243,7 +251,7 @@ def _inputs(names: Sequence[str], scenarios: Sequence[Scenario], most: int = 200
     if not rows:
         return "<p>Nothing: the resolved scenarios are equal.</p>"
     more = f"<p class='note'>{len(rows) - most} more keys differ.</p>" if len(rows) > most else ""
-    return table(["key", *names], rows[:most]) + more
+    return table(["key", *(cut(name, _NAME) for name in names)], rows[:most]) + more
 
 
 def _steps(names: Sequence[str], scenarios: Sequence[Scenario]) -> str:
@@ -255,7 +263,7 @@ def _steps(names: Sequence[str], scenarios: Sequence[Scenario]) -> str:
     views = []
     for name, scenario in list(zip(names, scenarios, strict=False))[:_STEPS]:
         try:
-            view = page_view(StepModel.of(scenario), title=name)
+            view = page_view(StepModel.of(scenario), title=cut(name, _NAME))
         except ClusterSimError:
             continue
         if view is not None:
@@ -278,10 +286,17 @@ def _method(found: Comparison) -> str:
     )
 
 
+def _full_names(names: Sequence[str]) -> str:
+    if all(len(name) <= _NAME for name in names):
+        return ""
+    told = "".join(f"<p>{number}: {user(name)}</p>" for number, name in enumerate(names, start=1))
+    return folded("Names in full", told)
+
+
 def _all_differences(found: Comparison) -> str:
     rows = [
         [
-            f"{one.a} − {one.b}",
+            f"{cut(one.a, _NAME)} − {cut(one.b, _NAME)}",
             one.metric,
             f"{one.mean:+.5g}",
             f"{one.ci95[0]:+.5g} to {one.ci95[1]:+.5g}" if one.ci95 else "–",

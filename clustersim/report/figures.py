@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from clustersim.report.story import Row, rows_of
 from clustersim.report.summary import duration
+from clustersim.shown import drawable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -68,7 +69,7 @@ def waterfall(ledger_s: Mapping[str, Any], axes: Axes | None = None) -> Axes:
     for number, (name, share) in enumerate(lost):
         axes.barh(number, share, left=at - share, color=_LEDGER.get(name, BLUE), height=0.72)
         axes.text(1.005, number, f"{share:.2%}", va="center", fontsize=8, transform=axes.get_yaxis_transform())
-        labels.append(name.replace("_", " "))
+        labels.append(drawable(name.replace("_", " "), 40))
         at -= share
     axes.barh(len(lost), at, color=GREEN, height=0.72)
     axes.text(1.005, len(lost), f"{at:.2%}", va="center", fontsize=8, transform=axes.get_yaxis_transform())
@@ -208,9 +209,7 @@ def failures_timeline(result: RunResult, axes: Axes | None = None, most: int = 1
     axes = plain_axes(axes, (6.4, 0.24 * max(len(lines), 2) + 0.9))
     for number, (_, times) in enumerate(lines):
         axes.vlines(times, number - 0.38, number + 0.38, color=RED, lw=0.7)
-    axes.set_yticks(
-        range(len(lines)), [f"{name.replace('$', chr(92) + '$')} ({len(times)})" for name, times in lines], fontsize=8
-    )
+    axes.set_yticks(range(len(lines)), [f"{drawable(name, 40)} ({len(times)})" for name, times in lines], fontsize=8)
     axes.set_xlim(0, result.wall_s / 86400)
     axes.invert_yaxis()
     axes.set_xlabel("days", fontsize=9)

@@ -32,6 +32,7 @@ from clustersim.report.scene import (
     text_colour,
     views,
 )
+from clustersim.shown import drawable
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -137,7 +138,7 @@ def _draw(axes: Axes, view: View, memory: bool, causes: bool, critical: bool) ->
     said = f"makespan {view.timeline.makespan:.6g} {view.time_unit}".rstrip() + (
         "" if bubble is None else f", idle {100 * bubble:.1f} % of the step"
     )
-    axes.set_title(f"{_plain(view.name)}   ({said})", loc="left", fontsize=10, pad=4)
+    axes.set_title(f"{drawable(view.name)}   ({said})", loc="left", fontsize=10, pad=4)
     axes.set_ylim(ranks * height - _GAP, -0.08)
     every = _every(view)
     axes.set_yticks(
@@ -147,11 +148,6 @@ def _draw(axes: Axes, view: View, memory: bool, causes: bool, critical: bool) ->
     axes.tick_params(axis="x", labelsize=8)
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
-
-
-def _plain(text: str) -> str:
-    """User text without matplotlib's markup: a dollar sign starts no formula."""
-    return text.replace("$", r"\$")
 
 
 def _polygons(axes: Axes, corners: Floats, **style: Any) -> None:
@@ -320,7 +316,7 @@ def _table(figure: Figure, shown: Sequence[View], rows: Sequence[Row], total: fl
 
     axes = figure.add_axes((0.06, 0.1 / total, 0.88, _LINE * (len(rows) + 1) / total))
     axes.axis("off")
-    head = ["", *(_plain(view.name) for view in shown), "difference"]
+    head = ["", *(drawable(view.name) for view in shown), "difference"]
     body = [[row.name, *(row.text(value) for value in row.values), row.text(row.difference, sign=True)] for row in rows]
     table = axes.table(cellText=body, colLabels=head, cellLoc="right", edges="horizontal", bbox=Bbox.unit())
     table.auto_set_font_size(False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+import re
 from collections.abc import Iterable, Sequence
 from html import escape
 from importlib.resources import files
@@ -54,26 +55,44 @@ def figure(title: str, drawn: str, note: str = "") -> str:
     return f"<figure><figcaption>{escape(title)}</figcaption>{drawn}{below}</figure>"
 
 
+def breakable(text: str) -> str:
+    """A user's text whose dotted paths may break behind a dot or a sign: ``cluster.`` ``spare_nodes=6``."""
+    return re.sub(r"(?<=[a-z_*])([.=])(?=[a-z0-9_*])", r"\1<wbr>", escape(text))
+
+
+def heading(text: str, *, breaks: bool = False) -> str:
+    """The head of a column; a long one may take several lines."""
+    style = ' class="long"' if len(text) > 32 else ""
+    return f'<th scope="col"{style}>{breakable(text) if breaks else escape(text)}</th>'
+
+
 def table(
-    head: Sequence[str], rows: Iterable[Sequence[str]], caption: str = "", best: int | None = None, raw: bool = False
+    head: Sequence[str],
+    rows: Iterable[Sequence[str]],
+    caption: str = "",
+    best: int | None = None,
+    raw: bool = False,
+    breaks: bool = False,
 ) -> str:
     """A table whose first column names the row.
 
     Args:
         best: index of a row to stress.
         raw: cells are HTML already.
+        breaks: dotted paths may break behind their dots, and headings between words: many columns fit a sheet.
     """
-    said = (lambda cell: cell) if raw else escape
+    said = (lambda cell: cell) if raw else breakable if breaks else escape
     title = f"<caption>{escape(caption)}</caption>" if caption else ""
-    heads = "".join(f'<th scope="col">{escape(cell)}</th>' for cell in head)
+    heads = "".join(heading(cell, breaks=breaks) for cell in head)
     body = []
     for number, row in enumerate(rows):
-        style = ' class="best"' if number == best else ""
+        stress = ' class="best"' if number == best else ""
         cells = "".join(f"<td>{said(cell)}</td>" for cell in row[1:])
-        body.append(f'<tr{style}><th scope="row">{said(row[0])}</th>{cells}</tr>')
+        body.append(f'<tr{stress}><th scope="row">{said(row[0])}</th>{cells}</tr>')
+    style = ' class="wraps"' if breaks else ""
     return (
         f'<div class="scroll" tabindex="0" role="region" aria-label="{escape(caption or head[0] or "table")}">'
-        f"<table>{title}<thead><tr>{heads}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
+        f"<table{style}>{title}<thead><tr>{heads}</tr></thead><tbody>{''.join(body)}</tbody></table></div>"
     )
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from clustersim.report.sweep_figure import BEST, LINE
+from clustersim.shown import save_figure
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -35,4 +36,4 @@ def plan_axes(found: Plan, axes: Axes | None = None) -> Axes:
 def plan_figure(found: Plan, path: Path) -> None:
     """Write the figure as PNG (or what the suffix says)."""
     figure = plan_axes(found).figure
-    figure.savefig(path, dpi=150)  # type: ignore[union-attr]
+    save_figure(figure, path, dpi=150)  # type: ignore[arg-type]

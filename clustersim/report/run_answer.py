@@ -52,6 +52,7 @@ def answer_section(answer: Answer, story: Story | None, course: Course | None, g
         "The answer",
         f'<p class="answer">{sentence(answer)}</p>',
         facts(headline(answer)),
+        '<p class="note">* mean over replicas with interruptions</p>' if run["mtti_s"] else "",
         f'<div class="two"><div>{left}</div><div>{right}</div></div>',
         change_first(gains),
     )
@@ -67,7 +68,9 @@ def sentence(answer: Answer) -> str:
             f"{escape(span(run['wall_s']))} in the mean. See the warnings below."
         )
     ettr = run["ettr"]
-    between = f" (95 % interval {ettr['ci95'][0]:.2%} to {ettr['ci95'][1]:.2%})" if ettr["ci95"] else ""
+    # A mean of shares is a share: what Student's interval has beyond 0 and 1 is not said.
+    low, high = (min(max(end, 0.0), 1.0) for end in ettr["ci95"] or (0.0, 0.0))
+    between = f" (95 % interval {low:.2%} to {high:.2%})" if ettr["ci95"] else ""
     kept = f"{ettr['mean']:.2%} of the time is kept training{between}"
     if scenario.training.duration is not None:
         first = (
@@ -80,12 +83,13 @@ def sentence(answer: Answer) -> str:
             f"{escape(span(run['wall_s']))}</b> on {scenario.cluster.gpus:,} GPUs"
         )
     lost = costs_of(run)
-    rest = (
-        f" Most of the rest, {lost[0][1]:.2%}, is {escape(MEANING.get(lost[0][0], lost[0][0].replace('_', ' ')))}."
-        if lost
-        else ""
-    )
+    rest = f" Most of the rest, {lost[0][1]:.2%}, goes to {escape(_explained(lost[0][0]))}." if lost else ""
     return f"{first}: {kept}.{rest}"
+
+
+def _explained(category: str) -> str:
+    said = category.replace("_", " ")
+    return f"{said} ({MEANING[category]})" if category in MEANING else said
 
 
 def headline(answer: Answer) -> list[tuple[str, str, str]]:
@@ -97,7 +101,7 @@ def headline(answer: Answer) -> list[tuple[str, str, str]]:
         ("MFU of a step", f"{step['mfu']:.1%}"),
         ("MFU over the run", percent(run["effective_mfu"])),
         ("interruptions", number(run["interruptions"])),
-        ("one every", span(run["mtti_s"])),
+        ("one every *", span(run["mtti_s"])),
         ("GPU-hours", quantity(run["gpu_hours"])),
         ("replicas", str(answer.document["replicas"])),
     ]
@@ -221,7 +225,7 @@ def change_first(gains: Sequence[Gain]) -> str:
         f"{first} Each change alone, on the same failures ({gains[0].replicas} paired replicas); bars are 95 % intervals. "
         "Gains do not add up. The step model's own error is not part of the interval."
     )
-    left, right = figure("What to change first", drawn), table(("change", "gain", "decided", "set"), told)
+    left, right = figure("What to change first", drawn), table(("change", "gain", "decided", "set"), told, breaks=True)
     return f'<div class="two"><div>{left}</div><div>{right}<p class="note">{escape(note)}</p></div></div>'
 
 

@@ -202,7 +202,7 @@ def method_section(answer: Answer, provenance: dict[str, Any]) -> str:
     )
     names = ("mean", "sd", "p05", "p50", "p95")
     rows = [
-        [name, *(f"{item[key]:,.5g}" for key in names), _interval(item)] if item else [name, *["–"] * 6]
+        [_NOTED.get(name, name), *(f"{item[key]:,.5g}" if item else "–" for key in names), _interval(item or {})]
         for name, item in document["run"].items()
         if name != "ledger_s"
     ]
@@ -219,6 +219,9 @@ def method_section(answer: Answer, provenance: dict[str, Any]) -> str:
         "Versions and identity", table(("what", "value"), [[key, str(value)] for key, value in provenance.items()])
     )
     return section("method", "Method and versions", f"<p>{escape(said)}</p>", every, hours, versions)
+
+
+_NOTED = {"mtti_s": "mtti_s (mean over replicas with interruptions)"}
 
 
 def _interval(item: Json) -> str:

@@ -6,6 +6,8 @@ import contextlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from clustersim.shown import cut, printable
+
 if TYPE_CHECKING:
     from clustersim.study.comparison import Comparison
     from clustersim.study.importance import Importance, Spread
@@ -45,8 +47,7 @@ def table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def _shown(label: str, width: int = 34) -> str:
-    clean = "".join(char if char.isprintable() else "?" for char in label)
-    return clean if len(clean) <= width else clean[: width - 1] + "…"
+    return cut(printable(label), width)
 
 
 def _lines(outcomes: Sequence[Any]) -> list[list[str]]:
@@ -85,7 +86,7 @@ def sweep_text(found: Sweep, metric: str) -> str:
     else:
         told = best.summaries()[metric]
         assert told is not None
-        parts.append(f"Best {metric}: {best.label} ({_mean(told, metric)}).")
+        parts.append(f"Best {metric}: {_shown(best.label, 200)} ({_mean(told, metric)}).")
         alike = [rival.b for rival in found.rivals(metric) if rival.verdict == "undecided"]
         if alike:
             parts.append(f"The data do not tell it from: {'; '.join(_shown(label) for label in alike[:6])}"
@@ -149,7 +150,7 @@ def plan_text(found: Plan, most: int = 10) -> str:
                      _number(row["mean_ettr"]), f"{per_day / 1e9:,.2f} G" if per_day else "-",
                      f"{design.headroom_bytes / 2**30:.1f}", str(row["replicas"])])  # fmt: skip
         cost = row.get("cost_per_billion_tokens")
-        lines.append(f"{number}: {design.outcome.label}" + (f" ({cost:,.2f} a billion tokens)" if cost else ""))
+        lines.append(f"{number}: {_shown(design.outcome.label, 400)}" + (f" ({cost:,.2f} a billion tokens)" if cost else ""))
     seen = found.search
     told = f"{seen.considered:,} layouts considered, {seen.evaluated:,} timed, {seen.unfit:,} do not fit."
     alike = [rival.b for rival in found.rivals() if rival.verdict == "undecided"]

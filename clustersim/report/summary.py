@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import math
-import unicodedata
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
+
+from clustersim.shown import cut, printable
 
 if TYPE_CHECKING:
     from clustersim.scenario.schema import Scenario
 
 WIDTH = 80
+NAME = 120
+"""Characters of a scenario's name that a terminal shows."""
 Json = dict[str, Any]
 
 _WHAT_TO_CHANGE = {
@@ -37,20 +40,15 @@ class Answer:
     interrupted: bool = False
 
 
-def printable(text: str) -> str:
-    """A user's text for a terminal: control characters, which could move the cursor or recolour it, and marks that turn the
-    direction of what follows become ``\ufffd``; letters of all scripts and emoji stay."""
-    return "".join("\ufffd" if unicodedata.category(char) == "Cc" or char in _TURNS else char for char in text)
-
-
-_TURNS = "\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069"
+def _name(scenario: Scenario) -> str:
+    return printable(cut(scenario.name, NAME))
 
 
 def run_summary(answer: Answer) -> str:
     """The printed summary of ``clustersim run``."""
     scenario, run = answer.scenario, answer.document["run"]
     lines = [
-        f"{printable(scenario.name)}: {scenario.cluster.gpus:,} GPUs, {answer.document['replicas']} replicas, "
+        f"{_name(scenario)}: {scenario.cluster.gpus:,} GPUs, {answer.document['replicas']} replicas, "
         f"seed {answer.document['seed']}",
         "",
         *_headline(scenario, run, answer.document["given_up"]),
@@ -192,7 +190,7 @@ def step_summary(scenario: Scenario, step: Json) -> str:
         range(len(memory["stages"])), key=lambda rank: math.fsum(_parts(memory["stages"][rank]).values()), default=0
     )
     lines = [
-        f"{printable(scenario.name)}: {scenario.cluster.gpus:,} GPUs, tp {layout.tp} × pp {layout.pp} × cp {layout.cp} × "
+        f"{_name(scenario)}: {scenario.cluster.gpus:,} GPUs, tp {layout.tp} × pp {layout.pp} × cp {layout.cp} × "
         f"dp {scenario.dp}, {step['microbatches']} microbatches, {layout.schedule.kind}",
         "",
         f"  step            {step['step_time_s']:.4g} s: {short(step['tokens_per_s'])} tokens/s, "

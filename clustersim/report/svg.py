@@ -11,13 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from html import escape
 
+from clustersim.shown import cut
+
 WIDTH = 640
 """Units of the drawing; the page scales it."""
-
-
-def cut(text: str, most: int) -> str:
-    """``text`` with at most ``most`` characters; what follows becomes ``…``."""
-    return text if len(text) <= most else text[: most - 1] + "…"
 
 
 def drawing(name: str, description: str, height: float, body: str, width: float = WIDTH) -> str:
@@ -172,7 +169,7 @@ class Estimate:
 def intervals(name: str, rows: Sequence[Estimate], unit: str, *, label_width: float = 230) -> str:
     """Dots with their intervals about a line at zero."""
     pitch, top = 24.0, 6.0
-    right = WIDTH - 130.0
+    right = WIDTH - max(130.0, 12.0 + 7.2 * max((len(row.said) for row in rows), default=0))
     ends = [0.0] + [value for row in rows for value in (row.mean, row.low, row.high) if value is not None]
     low, high = min(ends), max(ends)
     pad = 0.06 * (high - low or 1.0)

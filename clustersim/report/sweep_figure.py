@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clustersim.shown import drawable, save_figure
 from clustersim.units import DURATION
 
 if TYPE_CHECKING:
@@ -49,7 +50,7 @@ def sweep_figure(found: Sweep, metric: str, path: Path) -> None:
     """Write the figure of a sweep as PNG (or what the suffix says)."""
     axes = sweep_axes(found, metric)
     figure: Figure = axes.figure  # type: ignore[assignment]
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, dpi=150)
 
 
 def _curve(found: Sweep, rows: list[dict[str, Any]], metric: str, axes: Axes) -> None:
@@ -63,7 +64,7 @@ def _curve(found: Sweep, rows: list[dict[str, Any]], metric: str, axes: Axes) ->
         row[f"ci95_high_{metric}"] if row[f"ci95_high_{metric}"] is not None else row[f"mean_{metric}"] for row in rows
     ]
     if path is None or None in numbers:
-        labels = [", ".join(str(row[name]) for name in found.paths) for row in rows]
+        labels = [drawable(", ".join(str(row[name]) for name in found.paths), 40) for row in rows]
         errors = [[mean - low for mean, low in zip(means, lows, strict=True)],
                   [high - mean for mean, high in zip(means, highs, strict=True)]]  # fmt: skip
         axes.errorbar(range(len(rows)), means, yerr=errors, fmt="o", color=LINE, capsize=3)
@@ -77,7 +78,7 @@ def _curve(found: Sweep, rows: list[dict[str, Any]], metric: str, axes: Axes) ->
         _scale(axes, xs, [rows[k][path] for k in order])
         _mark_best(found, metric, path, axes)
         axes.legend(frameon=False, fontsize=8)
-    axes.set_xlabel(path or " × ".join(found.paths))
+    axes.set_xlabel(drawable(path or " × ".join(found.paths)))
     axes.set_ylabel(metric)
     axes.grid(alpha=0.25)
 
@@ -86,15 +87,15 @@ def _scale(axes: Axes, xs: list[float], labels: list[Any]) -> None:
     if min(xs) > 0 and max(xs) / min(xs) > 8:
         axes.set_xscale("log")
     if len(xs) <= 12:
-        axes.set_xticks(xs, [_short(label) for label in labels], fontsize=8)
+        axes.set_xticks(xs, [_short(said) for said in labels], fontsize=8)
         axes.set_xticks([], minor=True)
 
 
-def _short(label: Any) -> str:
-    number = _as_number(label)
-    if isinstance(label, str) and number is not None:
+def _short(value: Any) -> str:
+    number = _as_number(value)
+    if isinstance(value, str) and number is not None:
         return DURATION.format(float(f"{number:.3g}"))
-    return f"{label:g}" if isinstance(label, float) else str(label)
+    return f"{value:g}" if isinstance(value, float) else drawable(str(value), 40)
 
 
 def _mark_best(found: Sweep, metric: str, path: str, axes: Axes) -> None:
@@ -121,10 +122,10 @@ def _heat_map(found: Sweep, rows: list[dict[str, Any]], metric: str, axes: Axes)
             halves[lines.index(str(row[down])), columns.index(str(row[across]))] = half
     image = axes.imshow(cells, cmap="cividis", aspect="auto", origin="lower")
     axes.figure.colorbar(image, ax=axes, label=f"mean {metric}")
-    axes.set_xticks(range(len(columns)), columns, rotation=30, ha="right", fontsize=8)
-    axes.set_yticks(range(len(lines)), lines, fontsize=8)
-    axes.set_xlabel(across)
-    axes.set_ylabel(down)
+    axes.set_xticks(range(len(columns)), [drawable(name, 40) for name in columns], rotation=30, ha="right", fontsize=8)
+    axes.set_yticks(range(len(lines)), [drawable(name, 40) for name in lines], fontsize=8)
+    axes.set_xlabel(drawable(across))
+    axes.set_ylabel(drawable(down))
     if cells.size <= 100:
         middle = (np.nanmin(cells) + np.nanmax(cells)) / 2
         for (line, column), value in np.ndenumerate(cells):

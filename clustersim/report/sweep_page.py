@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from typing import TYPE_CHECKING, Any
 
 from clustersim.report.curves import Curve, Panel, panels
+from clustersim.report.metrics import named
 from clustersim.report.page import figure, page, section, table, warnings
 from clustersim.report.summary import percent, plain, quantity, short
 from clustersim.report.svg import Estimate, intervals
@@ -29,7 +30,7 @@ def sweep_page(found: Sweep, metric: str = "goodput_tokens_per_s", title: str = 
             _picture(found, metric),
             warnings(f"{o.label}: {o.error}" for o in found.outcomes if o.error),
         ),
-        section("rivals", "Against the best", rivals_table(found.rivals(metric))),
+        section("rivals", "Against the best", rivals_table(found.rivals(metric), unit=named(metric))),
         section("points", "Every point", _points(found, metric)),
         section(
             "method",
@@ -38,7 +39,7 @@ def sweep_page(found: Sweep, metric: str = "goodput_tokens_per_s", title: str = 
             "% intervals of the mean (Student's t).</p>",
         ),
     ]
-    about = f"{metric} over {', '.join(found.paths)} · {len(found.outcomes)} points"
+    about = f"{named(metric)} over {', '.join(found.paths)} · {len(found.outcomes)} points"
     return page(
         title,
         about,
@@ -64,7 +65,7 @@ def _best(found: Sweep, metric: str) -> str:
         else ""
     )
     return (
-        f'<p class="answer">Best: <b>{escape(best.label)}</b>, {metric.replace("_", " ")} '
+        f'<p class="answer">Best: <b>{escape(best.label)}</b>, {escape(named(metric))} '
         f"{plain(told['mean'])}{between}. {tail}</p>"
     )
 
@@ -75,7 +76,7 @@ def _picture(found: Sweep, metric: str) -> str:
         return ""
     if len(found.paths) == 2 and len(rows) > 2:
         return figure(
-            f"Mean {metric.replace('_', ' ')}",
+            f"Mean {named(metric)}",
             _heat(found.paths, rows, metric),
             "Darker is higher; the second line of a cell is half the 95 % interval of its mean.",
         )
@@ -91,8 +92,8 @@ def _picture(found: Sweep, metric: str) -> str:
             )
             for row in rows
         ]
-        return f'<div class="narrow">{figure(f"Mean {metric}", _dots(shown, metric))}</div>'
-    title = f"Mean {metric.replace('_', ' ')} and its 95 % interval"
+        return f'<div class="narrow">{figure(f"Mean {named(metric)}", _dots(shown, metric))}</div>'
+    title = f"Mean {named(metric)} and its 95 % interval"
     return f'<div class="narrow">{figure(title, _curve(found.paths[0], rows, metric))}</div>'
 
 
@@ -120,7 +121,7 @@ def _curve(path: str, rows: Sequence[dict[str, Any]], metric: str) -> str:
     points = list(zip(xs, means, strict=True))
     curve = Curve(points, "c2", "mean", (list(zip(xs, low, strict=True)), list(zip(xs, high, strict=True))))
     panel = Panel(
-        metric.replace("_", " "),
+        named(metric),
         [curve],
         min(low) - pad,
         max(high) + pad,
@@ -147,7 +148,7 @@ def _dots(rows: Sequence[Estimate], metric: str) -> str:
         )
         for row in rows
     ]
-    return intervals(f"{metric} below the best", shifted[:60], f"{metric}, less that of the best")
+    return intervals(f"{named(metric)} below the best", shifted[:60], f"{named(metric)}, less that of the best")
 
 
 def _heat(paths: Sequence[str], rows: Sequence[dict[str, Any]], metric: str) -> str:
@@ -179,18 +180,30 @@ def _cell(row: dict[str, Any] | None, metric: str, low: float, high: float) -> s
     red, green, blue = (round(a + share * (b - a)) for a, b in zip(*_BLUES, strict=True))
     ink = "#ffffff" if share > 0.45 else "#000000"
     half = row[f"ci95_high_{metric}"]
-    more = f"<br><small>± {half - mean:.2g}</small>" if half is not None else ""
+    more = f"<br><small>± {_rounded(half - mean)}</small>" if half is not None else ""
     said = short(mean) if abs(mean) >= 1000 else f"{mean:.4g}"
     return f'<td class="heat" style="background:rgb({red},{green},{blue});color:{ink}">{said}{more}</td>'
 
 
-def rivals_table(rivals: Sequence[Difference]) -> str:
-    """Paired differences of the best against each other."""
+def _rounded(value: float) -> str:
+    """Two figures: ``54 k``, ``0.0031``."""
+    return short(float(f"{value:.2g}")) if abs(value) >= 1000 else f"{value:.2g}"
+
+
+def rivals_table(rivals: Sequence[Difference], said: Mapping[str, str] | None = None, unit: str = "") -> str:
+    """Paired differences of the best against each other.
+
+    Args:
+        rivals: the differences.
+        said: what each other is called; None: its label.
+        unit: of the differences, for the heading.
+    """
     if not rivals:
         return ""
+    known = said or {}
     rows = [
         [
-            one.b,
+            known.get(one.b, one.b),
             _signed(one.mean),
             f"{_signed(one.ci95[0])} to {_signed(one.ci95[1])}" if one.ci95 else "–",
             "–" if one.relative is None else f"{one.relative:+.3%}",
@@ -199,19 +212,27 @@ def rivals_table(rivals: Sequence[Difference]) -> str:
         for one in rivals
     ]
     return table(
-        ("the best against", "difference", "95 % interval", "relative", "the other is"),
+        (
+            "the best against",
+            f"difference [{unit}]" if unit else "difference",
+            "95 % interval",
+            "relative",
+            "the other is",
+        ),
         rows,
         "Paired differences, best minus other",
     )
 
 
 def _signed(value: float) -> str:
-    return ("+" if value >= 0 else "") + plain(value)
+    """Four figures with a sign: ``+1,235``, ``+23.76``."""
+    return f"{value:+,.0f}" if abs(value) >= 1e3 else f"{value:+.4g}"
 
 
 def _points(found: Sweep, metric: str) -> str:
     others = [] if metric == "ettr" else ["ettr"]
-    head = [*found.paths, "replicas", metric, *others, "error"]
+    wrong = any(outcome.error for outcome in found.outcomes)
+    head = [*found.paths, "replicas", named(metric), *(named(name) for name in others), *(["error"] if wrong else [])]
     rows = []
     for outcome in found.outcomes:
         told = outcome.summaries()
@@ -221,7 +242,7 @@ def _points(found: Sweep, metric: str) -> str:
                 str(sum(r is not None for r in outcome.replicas)),
                 _told(metric, told.get(metric)),
                 *(_told(name, told.get(name)) for name in others),
-                outcome.error or "",
+                *([outcome.error or ""] if wrong else []),
             ]
         )
     best = found.best(metric)

@@ -67,11 +67,11 @@ def _picture(
     import matplotlib
 
     from clustersim.report.gantt import gantt
+    from clustersim.shown import save_figure
 
     buffer = io.BytesIO()
     metadata = {"Date": None} if kind == "svg" else {"Software": None}
     with matplotlib.rc_context({"svg.hashsalt": "clustersim"}):
-        gantt(timelines, memory=memory, causes=causes, critical=critical).savefig(
-            buffer, format=kind, dpi=150, metadata=metadata
-        )
+        figure = gantt(timelines, memory=memory, causes=causes, critical=critical)
+        save_figure(figure, buffer, format=kind, dpi=150, metadata=metadata)
     return buffer.getvalue()

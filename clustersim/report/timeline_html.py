@@ -19,6 +19,7 @@ import numpy.typing as npt
 from clustersim.pipeline.dependencies import KINDS
 from clustersim.pipeline.idle import Binding
 from clustersim.pipeline.replay import Timeline
+from clustersim.report.page import heading
 from clustersim.report.scene import (
     CAUSE_COLOURS,
     COLOURS,
@@ -221,12 +222,13 @@ def _legend(shown: Sequence[View], memory: bool) -> list[list[str]]:
 def _table(shown: Sequence[View], rows: Sequence[Row]) -> str:
     heads = ["", *(view.name for view in shown), *(["difference"] if len(shown) > 1 else [])]
     lines = ["<table><caption>In numbers</caption><thead><tr>"]
-    lines += [f"<th>{html.escape(head)}</th>" for head in heads]
+    lines += [heading(head) if head else "<td></td>" for head in heads]
     lines.append("</tr></thead><tbody>")
     for row in rows:
         cells = [row.name, *(row.text(value) for value in row.values)]
         if len(shown) > 1:
             cells.append(row.text(row.difference, sign=True))
-        lines.append("<tr>" + "".join(f"<td>{html.escape(cell)}</td>" for cell in cells) + "</tr>")
+        rest = "".join(f"<td>{html.escape(cell)}</td>" for cell in cells[1:])
+        lines.append(f'<tr><th scope="row">{html.escape(cells[0])}</th>{rest}</tr>')
     lines.append("</tbody></table>")
     return "".join(lines)

@@ -129,14 +129,14 @@ class TreeBuilder:
 
     def _key(self, node: Any, path: tuple[str, ...]) -> str | None:
         if isinstance(node.value, str) and str(node.tag) == f"{_CORE}str":
-            return str(node.value)
+            return self._text(node.value, path, self._place(node))
         shown = repr(node.value) if isinstance(node.value, str) else "a list or mapping"
         self._wrong(path, f"a key must be a word, and {shown} is not; quote it if it is meant", self._place(node))
         return None
 
     def _scalar(self, node: Any, suffix: str, path: tuple[str, ...], place: Place) -> Any:
         if suffix == "str":
-            return node.value
+            return self._text(node.value, path, place)
         if suffix == "null":
             return None
         if suffix not in ("int", "float", "bool") or not isinstance(node.value, str):
@@ -153,6 +153,16 @@ class TreeBuilder:
             self._wrong(path, f"'{node.value[:40]}' is out of all range", place)
             return None
         return value
+
+    def _text(self, text: str, path: tuple[str, ...], place: Place) -> str | None:
+        """Text with escaped surrogate pairs (JSON's way to write an emoji) as the characters that they mean."""
+        if text.isascii() or not any("\ud800" <= char <= "\udfff" for char in text):
+            return text
+        try:
+            return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+        except UnicodeDecodeError:
+            self._wrong(path, "holds half a surrogate pair, which is no character", place)
+            return None
 
     @staticmethod
     def _no_scalar(suffix: str, value: Any) -> str:

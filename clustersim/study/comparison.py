@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from clustersim.errors import ImpossibleError, InputError, Problem
+from clustersim.shown import cut
 from clustersim.study.executors import Executor
 from clustersim.study.runner import Job, Outcome, Progress, Runner, fitting_job
 from clustersim.study.statistics import Difference, Target, difference
@@ -18,6 +20,8 @@ if TYPE_CHECKING:
 
 HEADLINE = ("goodput_tokens_per_s", "ettr", "effective_mfu", "wall_s", "interruptions", "lost_work_s")
 """Metrics that the text speaks of, the most decisive first."""
+LONGEST = 60
+"""Characters of a label in a sentence."""
 
 
 @dataclass
@@ -76,7 +80,8 @@ class Comparison:
     def sentences(self) -> list[str]:
         """What the data say, a sentence a pair, about the most decisive metric that both have."""
         pairs = dict.fromkeys((found.a, found.b) for found in self.differences)
-        return [sentence(self._headline(a, b)) for a, b in pairs]
+        headlines = (self._headline(a, b) for a, b in pairs)
+        return [sentence(replace(one, a=cut(one.a, LONGEST), b=cut(one.b, LONGEST))) for one in headlines]
 
     def _headline(self, a: str, b: str) -> Difference:
         known = {found.metric: found for found in self.differences if (found.a, found.b) == (a, b)}
@@ -95,7 +100,8 @@ def sentence(found: Difference) -> str:
         return f"{found.a} and {found.b} have the same {name} in every replica."
     if found.relative is not None:
         scale = abs(found.relative / found.mean) if found.mean else 0.0
-        size = f"{abs(found.relative):.2%} ± {half * scale:.2%}"
+        digits = max(2, min(3, 1 - math.floor(math.log10(100 * half * scale)))) if half * scale > 0 else 2
+        size = f"{abs(found.relative):.{digits}%} ± {half * scale:.{digits}%}"
     else:
         size = f"{abs(found.mean):.4g} ± {half:.2g}"
     if found.verdict == "undecided":

@@ -60,6 +60,11 @@ class Design:
     spares: int
 
     @property
+    def choices(self) -> dict[str, str]:
+        """What was chosen, key → value as text, in the order of the label."""
+        return {**_choices(self.candidate), **{key: str(value) for key, value in self.extra.items()}}
+
+    @property
     def goodput(self) -> float:
         """Mean tokens a second that are kept; 0 where it could not be run."""
         told = self.outcome.summaries().get(METRIC)
@@ -224,14 +229,21 @@ def plan(scenario: Scenario, *, space: Space | None = None, over: Mapping[str, S
 def _crossed(template: Template, candidate: Candidate, over: Mapping[str, Sequence[Any]] | None) -> list[Design]:
     point = point_of(candidate)
     choices = over if over is not None else interval_choices(template(point))
-    named = ", ".join(f"{key} {value}" for key, value in candidate.describe().items() if key in _NAMED)
-    named += f", recompute {_recompute(candidate)}"
+    named = ", ".join(f"{key} {value}" for key, value in _choices(candidate).items())
     designs = []
     for extra in points_of(choices):
         label = f"{named}; {label_of(extra)}" if extra else named
         spares = template({**point, **extra}).cluster.spare_nodes
         designs.append(Design(candidate, extra, Outcome(label), spares))
     return designs
+
+
+def _choices(candidate: Candidate) -> dict[str, str]:
+    """What the step search chose, key → value as text."""
+    named = {key: str(value) for key, value in candidate.describe().items() if key in _NAMED}
+    if candidate.choice.slices > 1:
+        named["slices"] = str(candidate.choice.slices)
+    return {**named, "recompute": _recompute(candidate)}
 
 
 def _recompute(candidate: Candidate) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clustersim.shown import drawable, save_figure
 from clustersim.validation.results import Result, SuiteResult
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def figure(suite: SuiteResult) -> Figure:
         own = UNITS.get(rows[0].metric, (label, factor))[1]
         axes.scatter([own * (row.measured or 0) for row in rows], [own * (row.predicted or 0) for row in rows], s=18,
                      color=COLOURS[index % len(COLOURS)], marker=MARKS[index % len(MARKS)], alpha=0.75, linewidths=0,
-                     label=name or None)  # fmt: skip
+                     label=drawable(name) or None)  # fmt: skip
     _frame(axes, suite, label)
     if len(groups) > 1 and any(groups):
         axes.legend(loc="upper left", fontsize=8, frameon=False)
@@ -58,7 +59,7 @@ def _frame(axes: Any, suite: SuiteResult, label: str) -> None:
     text = f"{len(suite.scored)} rows" + (
         f", median error {median:.1f} %, bias {suite.bias_pct:+.1f} %" if median is not None else ""
     )
-    axes.set_title(f"{suite.name}: {text}", fontsize=9)
+    axes.set_title(f"{drawable(suite.name)}: {text}", fontsize=9)
     axes.grid(visible=True, which="major", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     from matplotlib.ticker import LogLocator, NullFormatter, ScalarFormatter
@@ -78,6 +79,6 @@ def save_figures(suites: tuple[SuiteResult, ...], folder: str) -> list[Path]:
     for suite in suites:
         if suite.scored:
             path = target / f"{Path(suite.name).stem}.png"
-            figure(suite).savefig(path, dpi=150)
+            save_figure(figure(suite), path, dpi=150)
             written.append(path)
     return written

@@ -13,13 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from clustersim import study
-from clustersim.report.compare_page import comparison_page
 from clustersim.report.html import report_page
-from clustersim.report.sweep_page import sweep_page
-from clustersim.scenario.load import load
 from tests.report.browser import Browser, browser, needs_browser
-from tests.report.reports import HOSTILE, SMALL, small, small_page, told
+from tests.report.reports import HOSTILE, four_pages, small, small_page
 from tests.report.test_html import long_story
 
 pytestmark = [needs_browser, pytest.mark.xdist_group("browser")]
@@ -129,13 +125,17 @@ def test_it_prints_with_everything_unfolded(page: Browser, tmp_path: Path) -> No
     assert page.run("document.querySelectorAll('details[open]').length") == 0
 
 
-def test_a_users_text_does_nothing(page: Browser, tmp_path: Path) -> None:
-    hostile = load(SMALL | {"name": HOSTILE, "description": HOSTILE, "simulation": {"replicas": 2}})
-    path = saved(tmp_path, report_page(*told(hostile)))
+@pytest.mark.parametrize("kind", ["run", "compare", "sweep", "plan"])
+def test_a_users_text_does_nothing(page: Browser, tmp_path: Path, kind: str) -> None:
+    path = saved(tmp_path, four_pages(HOSTILE)[kind])
     page.open(path)
+    page.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     assert page.run("typeof hurt") == "undefined"
-    assert page.run("[...document.querySelector('h1').textContent].length") == len(HOSTILE)
+    assert page.run("document.images.length") == 0
+    title = page.run("document.querySelector('h1').textContent")
+    assert title.startswith(HOSTILE[:59])
     assert page.run("document.documentElement.scrollWidth <= innerWidth + 2") is True
+    assert page.run("document.body.innerText.includes('<script>window.hurt=1</script>')") is True
     quiet_and_alone(page, path)
 
 
@@ -159,19 +159,28 @@ def test_a_hundred_thousand_events_open_in_a_second_and_zoom_smoothly(page: Brow
     assert slowest < 1000 / 30
 
 
-def test_comparison_and_sweep_pages(page: Browser, tmp_path: Path) -> None:
-    job = load(SMALL | {"simulation": {"replicas": 3}})
-    other = job.replace({"name": "<i>one chunk", "parallelism.schedule": "zb-h1"})
-    path = saved(tmp_path, comparison_page(study.compare([job, other]), [job, other]))
-    page.open(path)
+@pytest.mark.parametrize("kind", ["compare", "sweep", "plan"])
+@pytest.mark.parametrize("dark", [False, True])
+def test_pages_of_studies(page: Browser, tmp_path: Path, kind: str, dark: bool) -> None:
+    path = saved(tmp_path, four_pages()[kind])
+    page.open(path, dark=dark)
     quiet_and_alone(page, path)
-    assert page.run("document.querySelectorAll('i').length - document.querySelectorAll('.legend i, #legend i').length") == 0
-    like_golden("compare", page.screenshot(tmp_path / "shot.png"))
-    over = {"checkpoint.interval": ["2 min", "20 min", "1 h"], "cluster.spare_nodes": [0, 1, 2]}
-    path = saved(tmp_path, sweep_page(study.sweep(job, over=over)))
-    page.open(path)
-    quiet_and_alone(page, path)
-    like_golden("sweep", page.screenshot(tmp_path / "shot.png"))
+    like_golden(kind + ("-dark" if dark else ""), page.screenshot(tmp_path / "shot.png"))
+    assert page.pdf().startswith(b"%PDF")
+    widest = page.run("Math.max(...[...document.querySelectorAll('table')].map((t) => t.getBoundingClientRect().right))")
+    assert widest <= 1280
+
+
+def test_a_plan_names_its_designs_by_number(page: Browser, tmp_path: Path) -> None:
+    page.open(saved(tmp_path, four_pages()["plan"]))
+    rows = page.run("[...document.querySelectorAll('#designs tbody tr')].map((r) => r.cells[0].textContent)")
+    assert [row.removesuffix(" *") for row in rows] == [str(number) for number in range(1, len(rows) + 1)]
+    drawn = page.run("[...document.querySelectorAll('#answer svg text')].map((t) => t.textContent).join(', ')")
+    assert all(f"{number}" in drawn for number in range(1, 4))
+    heads = page.run("[...document.querySelectorAll('#designs thead th')].map((h) => h.textContent)")
+    assert "checkpoint.interval" in heads  # what differs is a column
+    assert "zero" not in heads
+    assert "zero 1" in page.run("document.querySelector('#designs p').textContent")  # what all share is said once
 
 
 CONTRAST = """(() => {
@@ -201,9 +210,10 @@ NAMES = """(() => {
 
 
 @pytest.mark.parametrize("dark", [False, True])
-def test_readable_by_eye_keyboard_and_screen_reader(page: Browser, tmp_path: Path, dark: bool) -> None:
+@pytest.mark.parametrize("kind", ["run", "compare", "sweep", "plan"])
+def test_readable_by_eye_keyboard_and_screen_reader(page: Browser, tmp_path: Path, dark: bool, kind: str) -> None:
     """Contrast of 4.5 : 1 for every text (WCAG AA), names, scopes, headings, landmarks, keyboard."""
-    page.open(saved(tmp_path, small_page()), dark=dark)
+    page.open(saved(tmp_path, small_page() if kind == "run" else four_pages()[kind]), dark=dark)
     page.run("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     assert page.run(CONTRAST) == []
     assert page.run(NAMES) == []
@@ -227,9 +237,7 @@ def test_axe_finds_no_serious_fault(page: Browser, tmp_path: Path) -> None:
         member = archive.extractfile("package/axe.min.js")
         assert member is not None
         axe = member.read().decode()
-    job = load(SMALL | {"simulation": {"replicas": 3}})
-    over = {"checkpoint.interval": ["2 min", "1 h"], "cluster.spare_nodes": [0, 1]}
-    texts = [small_page(), sweep_page(study.sweep(job, over=over)), comparison_page(study.compare([job, job.replace("checkpoint.interval", "1 h")]), [job, job])]
+    texts = [small_page(), *(text for kind, text in four_pages().items() if kind != "run")]
     for text in texts:
         for dark in (False, True):
             page.open(saved(tmp_path, text), dark=dark)

@@ -110,9 +110,9 @@ def test_same_input_same_bytes(tmp_path: Path) -> None:
 
 def test_views_are_compared_in_a_table() -> None:
     page = timeline_html([view("1f1b"), view("zb-h1")])
-    assert "<th>difference</th>" in page
-    assert "<td>makespan [s]</td><td>34.6</td>" in page
-    assert "<th>difference</th>" not in timeline_html(view("1f1b"))
+    assert '<th scope="col">difference</th>' in page
+    assert '<th scope="row">makespan [s]</th><td>34.6</td>' in page
+    assert ">difference</th>" not in timeline_html(view("1f1b"))
 
 
 @needs_browser
