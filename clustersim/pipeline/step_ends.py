@@ -15,7 +15,7 @@ from clustersim.pipeline.step_costs import COLUMNS
 from clustersim.pipeline.step_data import GRAD_BYTES, step_traffic
 from clustersim.pipeline.step_offload import offloaded_update
 from clustersim.workload.memory import lora_parameters
-from clustersim.workload.optimizer import update_seconds
+from clustersim.workload.optimizer import gradient_copy_seconds, update_seconds
 from clustersim.workload.parameters import frozen_parameters
 from clustersim.workload.stages import LocalParameters
 
@@ -122,6 +122,8 @@ def _ends(step: StepModel, rank: int, trained: LocalParameters, forward: float, 
         )
         head, tail = traffic.exposed_gather, traffic.exposed_reduce
         tail += _earlier_rounds(step, traffic.reduce, backward - wire, rounds, costs.taken(rank))
+        if groups.data.size > 1:
+            tail += gradient_copy_seconds(trained, costs.devices[rank], step.stack) * rounds
         if not layout.gradient_priority:
             tail += min(wire, max(0.0, traffic.reduce - tail))
     update = update_seconds(

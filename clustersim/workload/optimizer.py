@@ -47,6 +47,11 @@ def update_seconds(
     return seconds + muon_seconds(parameters, shards, device, optimizer)
 
 
+def gradient_copy_seconds(parameters: LocalParameters, device: Device, stack: Stack) -> float:
+    """Seconds in which a GPU packs its gradients into buckets for their reduction, and copies them back."""
+    return parameters.total * stack.gradient_copy_bytes / (device.gpu.memory_bandwidth * OPTIMIZER_SHARE)
+
+
 def muon_seconds(parameters: LocalParameters, shards: float, device: Device, optimizer: Optimizer) -> float:
     """Seconds that Muon's orthogonalisation adds: five Newton-Schulz steps of three products over every matrix.
 

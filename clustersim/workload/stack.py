@@ -108,6 +108,9 @@ class Stack(PresetModel, folder="stacks"):
     """Memory traffic of one optimizer step, bytes a parameter that this GPU updates."""
     optimizer_bytes_replicated: float = Field(default=6.0, ge=0)
     """The part of it that touches every local parameter even where ZeRO shards the rest."""
+    gradient_copy_bytes: float = Field(default=0.0, ge=0)
+    """Memory traffic around the reduction of the gradients, bytes a parameter: packed into buckets, divided by the
+    replicas, copied back; 0 where gradients lie in one buffer from the start."""
     host_forward: Seconds = 0.35e-3
     """Host time to issue one layer's forward (a GPU that finishes sooner waits)."""
     host_backward: Seconds = 0.45e-3
