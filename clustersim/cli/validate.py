@@ -30,7 +30,8 @@ def command(
         bool, typer.Option("--assumed", help="Also what was assumed for blank cells, row by row.")
     ] = False,
 ) -> None:
-    """Compare predictions with published measurements, or with your own. Ends with 1 where a suite is over its bound.
+    """Compare predictions with published measurements, or with your own. Ends with 1 where a suite is over its bound,
+    or has no row that can be compared.
 
     ``reliability`` replays published cases of failures, checkpoints and recovery.
     """
@@ -58,9 +59,10 @@ def command(
             _print_assumed(report)
     if out:
         _write(report, out, talk)
-    if report.over:
-        for sentence in report.over:
-            say(sentence, err=True)
+    wrong = [*report.nothing, *report.over]
+    for sentence in wrong:
+        say(sentence, err=True)
+    if wrong:
         raise typer.Exit(1)
 
 

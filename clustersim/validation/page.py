@@ -17,8 +17,9 @@ table with the columns `gpu, n_gpus, model_name` (a preset's name) or `n_layers,
 micro_batch, global_batch, precision` and one of `step_time_s, tokens_per_s_per_gpu, tflops_per_gpu, mfu_pct`; further
 columns are `n_kv_heads, ffn_hidden, vocab, n_experts, top_k, cp, ep, vp, dp, zero_stage, activation_recompute,
 sequence_parallel, schedule, inter_node_net_gbps, gpus_per_node, memory_gb`. A blank cell takes a default; `--assumed`
-lists them row by row. Where only a rate is printed, the step time follows from the FLOP as the source counts them. The
-command ends with 1 where a suite is over its bound.
+lists them row by row. Where only a rate is printed, the step time follows from the FLOP as the source counts them. A
+cell that cannot be read skips its row and says where. The command ends with 1 where a suite is over its bound, or where
+no row of a table can be compared.
 """
 
 FOOT = """

@@ -55,9 +55,8 @@ def _result(row: Row, metric: str, measure: Callable[[Job], float], predict: Cal
     except SkipRow as reason:
         return skip(row, metric, str(reason))
     except InputError as error:
-        if any(problem.file for problem in error.problems):
-            raise
-        return skip(row, metric, f"cannot be run: {error}")
+        unreadable = any(problem.file for problem in error.problems)
+        return skip(row, metric, f"cannot be {'read' if unreadable else 'run'}: {error}")
     except ClusterSimError as error:
         return skip(row, metric, f"cannot be run: {error}")
     group = f"{job.model.name} on {job.row.text('n_gpus')} x {job.gpu}"

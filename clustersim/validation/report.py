@@ -24,6 +24,16 @@ class Report:
         """Sentences on exceeded bounds."""
         return [sentence for suite in self.suites for sentence in suite.over]
 
+    @property
+    def nothing(self) -> list[str]:
+        """Sentences on suites of which no row could be compared, with the reasons."""
+        found = []
+        for suite in self.suites:
+            if not suite.scored:
+                reasons = "; ".join(dict.fromkeys(result.skipped for result in suite.results if result.skipped))
+                found.append(f"{suite.name}: no row could be compared: {reasons or 'there is none'}")
+        return found
+
     def dump(self) -> dict[str, Any]:
         """The JSON document of ``validate``."""
         return {"suites": [suite.dump() for suite in self.suites]}

@@ -100,13 +100,27 @@ def test_a_misspelt_suite_names_the_nearest() -> None:
         chosen_suites(["korthikant"])
 
 
-def test_a_wrong_cell_is_an_error_with_its_place(tmp_path: Path) -> None:
-    from clustersim.errors import InputError
-
+def test_a_wrong_cell_skips_its_row_and_says_where(tmp_path: Path) -> None:
     file = tmp_path / "mine.csv"
-    file.write_text(f"{HEADING}\n{ROWS[0].replace('128', 'many')}\n", encoding="utf-8")
-    with pytest.raises(InputError, match=r"mine\.csv:2: global_batch: 'many' is no number"):
-        run(chosen_suites([str(file)]))
+    wrong = ROWS[0].replace("fast", "wrong").replace("128", "many")
+    file.write_text("\n".join([HEADING, wrong, ROWS[0]]), encoding="utf-8")
+    code, out, _ = invoke(str(file), "--json", "-q")
+    results = json.loads(out)["suites"][0]["results"]
+    assert code == 0
+    assert [(row["row_id"], row["skipped"] is None) for row in results] == [
+        ("wrong", False), ("fast", True), ("wrong", False), ("fast", True)]  # fmt: skip
+    assert results[0]["skipped"].endswith("mine.csv:2: global_batch: 'many' is no number")
+
+
+@pytest.mark.parametrize("row", [ROWS[0].replace("128", "many"), ROWS[1]])
+def test_a_table_of_which_nothing_can_be_compared_ends_with_1(row: str, tmp_path: Path) -> None:
+    file = tmp_path / "mine.csv"
+    file.write_text(f"{HEADING}\n{row}\n", encoding="utf-8")
+    code, out, err = invoke(str(file), "-q")
+    assert code == 1
+    assert "mine.csv: no row could be compared: " in err
+    assert ("'many' is no number" in err) or ("TPU v5p" in err)
+    assert "cannot be read" in out or "no preset" in out
 
 
 def test_figures_json_and_page_are_written(tmp_path: Path) -> None:
