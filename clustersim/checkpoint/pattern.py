@@ -14,6 +14,7 @@ from typing import NamedTuple, Protocol
 from clustersim.checkpoint.engine import Transfer
 from clustersim.checkpoint.interval import Every
 from clustersim.checkpoint.tiers import Tier
+from clustersim.checkpoint.track import Track
 
 
 class Luck(Protocol):
@@ -160,6 +161,7 @@ class Pattern:
         self.saves = tuple(saves) or (Outlay(0.0, ()),)
         self.never = not saves or every.never
         self._prefixes: dict[int, tuple[tuple[Leg, ...], int]] = {}
+        self._tracks: dict[tuple[int, bool], Track] = {}
         self._cycle: list[Leg] = []
         self._states: list[tuple[float, ...]] = []
         self.phase = 0
@@ -169,10 +171,10 @@ class Pattern:
         """Tiers that hold copies, and every how many saves each takes part (1 where that is irregular)."""
         if not self.never:
             self._find_cycle()
-            self.starts = list(itertools.accumulate((leg.length_s for leg in self._cycle), initial=0.0))
-            self.steps = list(itertools.accumulate((leg.steps for leg in self._cycle), initial=0))
-            self.slows = list(itertools.accumulate((leg.slow for leg in self._cycle), initial=0))
-            self.stalls = list(itertools.accumulate((leg.stall_s for leg in self._cycle), initial=0.0))
+        self.starts = list(itertools.accumulate((leg.length_s for leg in self._cycle), initial=0.0))
+        self.steps = list(itertools.accumulate((leg.steps for leg in self._cycle), initial=0))
+        self.slows = list(itertools.accumulate((leg.slow for leg in self._cycle), initial=0))
+        self.stalls = list(itertools.accumulate((leg.stall_s for leg in self._cycle), initial=0.0))
 
     @classmethod
     def of(cls, every: Every, pace: Pace, save: Outlay | None, when_busy: str) -> Pattern:
@@ -202,6 +204,32 @@ class Pattern:
     def outlay(self, number: int) -> Outlay:
         """What the save of a number consists of."""
         return self.saves[number % len(self.saves)]
+
+    def lag(self, number: int, tier: Tier, late_s: float = 0.0) -> float:
+        """Seconds from the start of a save's stall until a tier holds its copy; inf: it makes none there.
+
+        ``late_s``: until the save before it is out of the way of its background part.
+        """
+        number %= len(self.saves)
+        after, shape = self.after[number].get(tier), self.saves[number]
+        if after is None:
+            return math.inf
+        return after if tier in shape.held or tier in shape.beside else after + late_s
+
+    def track(self, number: int, flying: bool) -> Track:
+        """The legs after a resumption from save ``number``, of which the background part is only now under way where it
+        is ``flying``."""
+        key = (number % len(self.saves), flying)
+        track = self._tracks.get(key)
+        if track is None:
+            head, place = ((), 0) if self.never else self._flown(number) if flying else self.prefix(number)
+            track = self._tracks[key] = Track(self, head, place, number)
+        return track
+
+    def _flown(self, number: int) -> tuple[tuple[Leg, ...], int]:
+        """The leg of the cycle that follows a save in flight, and the place of the one after it."""
+        place = (number - self.phase) % len(self.saves)
+        return (self._cycle[place],), (place + 1) % len(self._cycle)
 
     def _advance(self, flights: tuple[float, ...], number: int) -> tuple[Leg, tuple[float, ...]]:
         """The leg that ends with save ``number`` and starts with saves in flight for so many seconds more (in order),

@@ -7,14 +7,12 @@ every second went, at a cost that does not depend on how many saves lie behind. 
 
 from __future__ import annotations
 
-import bisect
-import itertools
 import math
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-from clustersim.checkpoint.pattern import Books, Leg, Luck, Outlay, Pattern, book_steps, training_time
+from clustersim.checkpoint.pattern import Books, Leg, Luck, Outlay, Pace, Pattern, book_steps, training_time
 from clustersim.checkpoint.tiers import Copy, Tier
+from clustersim.checkpoint.track import Track
 
 
 class Spot(NamedTuple):
@@ -35,48 +33,23 @@ class Stretch:
         serial: saves started in the run so far, by which their luck is told apart.
     """
 
-    __slots__ = ("_head", "_head_starts", "_head_steps", "_last", "_place", "flying", "number", "pattern", "serial",
-                 "start_s", "step")  # fmt: skip
+    __slots__ = ("_last", "_track", "flying", "number", "pattern", "serial", "start_s", "step")
 
     def __init__(self, pattern: Pattern, start_s: float, step: int, flying: bool = False, number: int = 0,
                  serial: int = 0) -> None:  # fmt: skip
         self.pattern, self.start_s, self.step, self.flying = pattern, start_s, step, flying
         self.number, self.serial = number, serial
-        self._head: tuple[Leg, ...] = ()
-        self._place = 0
+        self._track: Track = pattern.track(number, flying)
         self._last: tuple[float, Spot] | None = None
-        if not pattern.never:
-            self._head, self._place = self._flown() if flying else pattern.prefix(number)
-        self._head_starts = list(itertools.accumulate((leg.length_s for leg in self._head), initial=start_s))
-        self._head_steps = list(itertools.accumulate((leg.steps for leg in self._head), initial=0))
-
-    def _flown(self) -> tuple[tuple[Leg, ...], int]:
-        """The leg of the cycle that follows the save in flight."""
-        cycle, count = self.pattern.cycle, len(self.pattern.saves)
-        place = (self.number - self.pattern.phase) % count
-        return (cycle[place],), (place + 1) % len(cycle)
 
     @property
     def saves(self) -> bool:
         """Whether a save is ever due."""
         return not self.pattern.never
 
-    def _beyond(self, leg: int) -> tuple[int, int]:
-        """Whole cycles and legs of one between the head's end and leg ``leg``, counted from the cycle's start."""
-        return divmod(self._place + leg - len(self._head), len(self.pattern.cycle))
-
-    def _sum(self, sums: list[Any], leg: int) -> Any:
-        """Sum over the legs of cycles before ``leg``, from running sums."""
-        if len(sums) == 2:  # one leg repeats
-            return (leg - len(self._head)) * sums[1]
-        rounds, rest = self._beyond(leg)
-        return rounds * sums[-1] + (sums[rest] - sums[self._place])
-
     def leg_start(self, leg: int) -> float:
         """When leg 0, 1, … starts, absolute seconds."""
-        if leg <= len(self._head):
-            return self._head_starts[leg]
-        return self._head_starts[-1] + float(self._sum(self.pattern.starts, leg))
+        return self.start_s + self._track.start(leg)
 
     def leg_at(self, leg: int) -> Leg:
         """Leg 0, 1, ….
@@ -86,10 +59,8 @@ class Stretch:
         """
         if self.pattern.never:
             raise ValueError("a stretch without saves has no legs")
-        if leg < len(self._head):
-            return self._head[leg]
-        cycle = self.pattern.cycle
-        return cycle[0] if len(cycle) == 1 else cycle[self._beyond(leg)[1]]
+        track = self._track
+        return track.legs[leg if leg < track.known else track.like(leg)]
 
     def outlay(self, save: int) -> Outlay:
         """What the save at the end of leg ``save`` consists of; −1: the one before this stretch."""
@@ -97,20 +68,12 @@ class Stretch:
 
     def steps_before(self, leg: int) -> int:
         """Steps of the stretch before a leg."""
-        if leg <= len(self._head):
-            return self._head_steps[leg]
-        return self._head_steps[-1] + int(self._sum(self.pattern.steps, leg))
+        return self._track.done(leg)
 
     def legs_to(self, step: int) -> int:
         """Legs from the start to the save of ``step``."""
         steps = step - self.step
-        if steps <= 0:
-            return 0
-        if steps < self._head_steps[-1]:
-            return bisect.bisect_right(self._head_steps, steps) - 1
-        sums = self.pattern.steps
-        rounds, rest = divmod(steps - self._head_steps[-1] + sums[self._place], sums[-1])
-        return len(self._head) + rounds * len(self.pattern.cycle) + bisect.bisect_right(sums, rest) - 1 - self._place
+        return self._track.leg_of(steps) if steps > 0 else 0
 
     def stall_start(self, save: int) -> float:
         """When the save at the end of leg ``save`` starts."""
@@ -122,16 +85,15 @@ class Stretch:
 
     def durable_s(self, save: int, tier: Tier) -> float | None:
         """When the save at the end of leg ``save`` is durable on a tier; None: never."""
-        pattern = self.pattern
-        number = (self.number + save + 1) % len(pattern.saves)
-        after = pattern.after[number].get(tier)
-        if after is None:
-            return None
-        shape = pattern.saves[number]
-        end = self.leg_start(save + 1) - shape.stall_s + after
-        if save < 0 or tier in shape.held or tier in shape.beside:
-            return end
-        return end + self.leg_at(save).late_s
+        durable = self._durable_s(save, tier)
+        return None if durable == math.inf else durable
+
+    def _durable_s(self, save: int, tier: Tier) -> float:
+        track = self._track
+        if 0 <= save < track.known:
+            return self.start_s + track.starts[save + 1] - track.saved[save] + track.lags[tier][save]
+        lag = self.pattern.lag(self.number, tier) if save < 0 else track.lags[tier][track.like(save)]
+        return self.stall_end(save) - self.outlay(save).stall_s + lag
 
     def in_flight(self, save: int, time_s: float) -> bool:
         """Whether the save at the end of leg ``save`` is not complete at a time after its start."""
@@ -159,10 +121,9 @@ class Stretch:
 
     def started(self, spot: Spot, time_s: float) -> int:
         """Saves of the stretch that have started by ``time_s``, where it stands at ``spot``."""
-        if self.pattern.never:
-            return 0
-        begun = spot.stalled and time_s >= self.stall_end(spot.leg) - self.outlay(spot.leg).stall_s
-        return spot.leg + begun
+        if not spot.stalled:
+            return spot.leg
+        return spot.leg + (time_s >= self.stall_end(spot.leg) - self.outlay(spot.leg).stall_s)
 
     def locate(self, time_s: float) -> Spot:
         """Leg, steps done in it, and whether training stands still, at a time from ``start_s`` on."""
@@ -171,39 +132,20 @@ class Stretch:
         return self._last[1]
 
     def _located(self, time_s: float) -> Spot:
+        pace, track = self.pattern.pace, self._track
         if self.pattern.never:
-            return Spot(0, self._steps_by(time_s - self.start_s, 0, None), False)
-        leg = self._leg_by(time_s)
-        start, shape = self.leg_start(leg), self.leg_at(leg)
-        if time_s >= start + shape.train_s:
+            return Spot(0, _steps_by(time_s - self.start_s, 0, pace), False)
+        leg = track.leg_at(time_s - self.start_s)
+        begin = self.leg_start(leg)
+        if begin > time_s and leg > 0:  # by rounding
+            leg, begin = leg - 1, self.leg_start(leg - 1)
+        elif (after := self.leg_start(leg + 1)) <= time_s:
+            leg, begin = leg + 1, after
+        shape = track.legs[leg if leg < track.known else track.like(leg)]
+        if time_s >= begin + shape.train_s:
             return Spot(leg, shape.steps, True)
-        return Spot(leg, self._steps_by(time_s - start, shape.slow, shape.steps), False)
-
-    def _leg_by(self, time_s: float) -> int:
-        """The last leg that has started by ``time_s``."""
-        if time_s < self._head_starts[-1]:
-            return bisect.bisect_right(self._head_starts, time_s) - 1
-        sums = self.pattern.starts
-        passed = time_s - self._head_starts[-1] + sums[self._place]
-        rounds = int(passed / sums[-1])
-        rest = min(bisect.bisect_right(sums, passed - rounds * sums[-1]), len(sums) - 1) - 1
-        leg = max(len(self._head), len(self._head) + rounds * len(self.pattern.cycle) + rest - self._place)
-        while self.leg_start(leg + 1) <= time_s:
-            leg += 1
-        while self.leg_start(leg) > time_s:
-            leg -= 1
-        return leg
-
-    def _steps_by(self, seconds: float, slow: int, most: int | None) -> int:
-        """Whole steps that have ended ``seconds`` after the start of a leg."""
-        pace = self.pattern.pace
-        guess = int(seconds / pace.saving_s) if slow else 0
-        steps = guess if guess < slow else slow + int((seconds - slow * pace.saving_s) / pace.step_s)
-        while training_time(steps + 1, slow, pace) <= seconds:
-            steps += 1
-        while steps > 0 and training_time(steps, slow, pace) > seconds:
-            steps -= 1
-        return steps if most is None else min(steps, most - 1)
+        steps = _steps_by(time_s - begin, shape.slow, pace)
+        return Spot(leg, min(steps, shape.steps - 1), False)
 
     def end_of(self, steps: int) -> float:
         """When ``steps`` steps of the stretch are done; the save that falls due then is not taken."""
@@ -215,33 +157,42 @@ class Stretch:
         """The ``keep`` newest copies on each tier that became durable in this stretch by ``time_s``, which lies in
         ``leg``; oldest first."""
         found: list[Copy] = []
-        if self.pattern.never:
-            return found
-        for tier, stride in self.pattern.tiers:
-            found += reversed(list(itertools.islice(self._durable(time_s, leg, tier, stride, luck), keep)))
+        for tier, stride in () if self.pattern.never else self.pattern.tiers:
+            saves = self._durable(time_s, leg, tier, stride, luck, keep)
+            for save in reversed(saves):
+                durable = self._durable_s(save, tier)
+                corrupt = luck is not None and luck.corrupt(self.serial + save + 1)
+                found.append(
+                    Copy(self.step + self._track.done(save + 1), tier, durable, self.number + save + 1, corrupt)
+                )
         return found
 
-    def _durable(self, time_s: float, leg: int, tier: Tier, stride: int, luck: Luck | None) -> Iterator[Copy]:
-        """Copies on a tier, newest first."""
-        oldest = -1 if self.flying else 0
+    def _durable(self, time_s: float, leg: int, tier: Tier, stride: int, luck: Luck | None, keep: int) -> list[int]:
+        """The ``keep`` newest saves that are durable on a tier, newest first."""
+        found: list[int] = []
         newest = leg - (self.number + leg + 1) % stride
-        for save in range(newest, oldest - 1, -stride):
-            durable = self.durable_s(save, tier)
-            serial = self.serial + save + 1
-            if durable is not None and durable <= time_s and not (luck and luck.fails(serial)):
-                yield Copy(self.step + self.steps_before(save + 1), tier, durable, self.number + save + 1,
-                           bool(luck and luck.corrupt(serial)))  # fmt: skip
+        for save in range(newest, -2 if self.flying else -1, -stride):
+            if self._durable_s(save, tier) <= time_s and not (luck is not None and luck.fails(self.serial + save + 1)):
+                found.append(save)
+                if len(found) == keep:
+                    break
+        return found
+
+    def slow_steps(self, legs: int) -> int:
+        """Steps of the first ``legs`` legs that ran beside a save."""
+        return self._track.slow(legs)
+
+    def stall_s(self, legs: int) -> float:
+        """Seconds for which training stood still in the first ``legs`` legs."""
+        return self._track.stall(legs)
 
     def books(self, legs: int) -> Books:
         """Seconds of the first ``legs`` legs, stalls included."""
         if legs == 0 or self.pattern.never:
             return Books()
-        head = self._head[:legs]
-        slow, stall = sum(leg.slow for leg in head), math.fsum(leg.stall_s for leg in head)
-        if legs > len(self._head):
-            slow += self._sum(self.pattern.slows, legs)
-            stall += self._sum(self.pattern.stalls, legs)
-        return book_steps(self.pattern.pace, self.steps_before(legs), slow)._replace(checkpoint_stall=stall)
+        track = self._track
+        booked = book_steps(self.pattern.pace, track.done(legs), track.slow(legs))
+        return booked._replace(checkpoint_stall=track.stall(legs))
 
     def spot_of(self, steps: int) -> Spot:
         """The moment at which ``steps`` steps of the stretch are done, before a save that falls due then."""
@@ -259,3 +210,18 @@ class Stretch:
         rest = max(0.0, time_s - self.leg_start(spot.leg) - training_time(spot.steps, slow, pace))  # less: by rounding
         now = now._replace(checkpoint_stall=rest) if spot.stalled else now._replace(other=rest)
         return Books(*[a + b for a, b in zip(before, now, strict=True)])
+
+
+def _steps_by(seconds: float, slow: int, pace: Pace) -> int:
+    """Whole steps, of which the first ``slow`` run beside a save, that end within ``seconds`` of their start."""
+    early = slow * pace.saving_s
+    if seconds < early:
+        steps, start_s, step_s, before = int(seconds / pace.saving_s), 0.0, pace.saving_s, 0
+    else:
+        step_s, start_s, before = pace.step_s, early, slow
+        steps = int((seconds - early) / step_s)
+    if start_s + (steps + 1) * step_s <= seconds:  # by rounding
+        steps += 1
+    elif steps > 0 and start_s + steps * step_s > seconds:
+        steps -= 1
+    return before + steps

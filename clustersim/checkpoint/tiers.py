@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import NamedTuple
 
 from clustersim.checkpoint.placement import Placement
-from clustersim.faults.failure import Severity
+from clustersim.faults.failure import TAKES_NODES, Severity
 
 
 class Tier(StrEnum):
@@ -22,6 +22,7 @@ class Tier(StrEnum):
 
 _NODES = frozenset({Severity.GPU, Severity.NODE, Severity.NVLINK_DOMAIN, Severity.RACK})
 _DOMAINS = frozenset({Severity.NVLINK_DOMAIN, Severity.RACK})
+_PLACED = frozenset({Tier.PEER, Tier.REPLICA})
 _LOST: dict[Tier, frozenset[Severity]] = {
     Tier.SHARED: frozenset(),
     Tier.DISK: _NODES,
@@ -77,15 +78,15 @@ class Copies:
 
     def lose(self, severity: Severity, places: Collection[int] | None = None) -> None:
         """A failure takes the copies that do not survive it; ``places``: those whose nodes are gone."""
-        if places is not None and severity.takes_nodes:
+        if self._placement is not None and places is not None and severity in TAKES_NODES:
             self._lost.update(places)
-        for tier in list(self._held):
-            if not self._left(tier, severity, places):
-                del self._held[tier]
+        gone = [tier for tier in self._held if tier is not Tier.SHARED and not self._left(tier, severity, places)]
+        for tier in gone:
+            del self._held[tier]
 
     def _left(self, tier: Tier, severity: Severity, places: Collection[int] | None) -> bool:
-        placed = tier in (Tier.PEER, Tier.REPLICA) and self._placement is not None and places is not None
-        if placed and severity.takes_nodes:
+        placed = tier in _PLACED and self._placement is not None and places is not None
+        if placed and severity in TAKES_NODES:
             assert self._placement is not None
             return self._placement.recoverable(self._lost, self._nodes)
         return survives(tier, severity)

@@ -46,10 +46,11 @@ class Severity(StrEnum):
     @property
     def takes_nodes(self) -> bool:
         """Whether nodes leave the pool for the repair shop."""
-        return self in _TAKES_NODES
+        return self in TAKES_NODES
 
 
-_TAKES_NODES = frozenset({Severity.GPU, Severity.NODE, Severity.NVLINK_DOMAIN, Severity.RACK})
+TAKES_NODES = frozenset({Severity.GPU, Severity.NODE, Severity.NVLINK_DOMAIN, Severity.RACK})
+"""Severities after which nodes leave the pool for the repair shop."""
 
 
 class FailureModel(Part, family="failure"):

@@ -12,7 +12,7 @@ import functools
 import itertools
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import model_validator
 
@@ -99,6 +99,15 @@ class Section:
     ends_s: tuple[float, ...]
 
 
+class Link(NamedTuple):
+    """One link of a chain: what it is, its first step, whether all places must have a node, and its seconds if fixed."""
+
+    item: Section | Step
+    step: Step
+    fills: bool
+    seconds: float | None
+
+
 @dataclass(frozen=True)
 class StageGraph:
     """Steps in an order in which each stands behind all that it waits for.
@@ -121,19 +130,19 @@ class StageGraph:
         return any(step.needs == NODES for step in self.steps)
 
     @functools.cached_property
-    def line(self) -> tuple[Section | Step, ...]:
+    def line(self) -> tuple[Link, ...]:
         """The steps of a chain, with those of fixed time that follow each other put into sections."""
-        line: list[Section | Step] = []
+        line: list[Link] = []
         block: list[Step] = []
         for step in (*self.steps, None):
             if block and (step is None or step.fixed_s is None or step.needs == NODES):
-                ends = itertools.accumulate(each.fixed_s or 0.0 for each in block)
-                line.append(Section(tuple(block), tuple(ends)))
+                ends = tuple(itertools.accumulate(each.fixed_s or 0.0 for each in block))
+                line.append(Link(Section(tuple(block), ends), block[0], block[0].needs == NODES, ends[-1]))
                 block = []
             if step is not None and step.fixed_s is not None:
                 block.append(step)
             elif step is not None:
-                line.append(step)
+                line.append(Link(step, step, step.time is None or step.needs == NODES, None))
         return tuple(line)
 
     def mean_s(self, load_s: float) -> float:

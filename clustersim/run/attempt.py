@@ -19,81 +19,105 @@ from clustersim.run.storage import Flow, SharedStorage
 Process = Generator[simpy.Event, None, None]
 Draws = Callable[[str], np.random.Generator]
 """The replica's random stream of a name; the same generator every time."""
-WAIT = "wait_for_nodes"
+WAIT = Step("wait_for_nodes", "wait_for_nodes", None, ())
+"""What time without nodes is spent on."""
+
+Spent = tuple[Section | Step, float, float]
+"""What time was spent on, when it began, and when it ended or is planned to end (inf: not known)."""
+
+
+def parts(spent: Spent, now: float) -> Iterator[tuple[Step, float, float]]:
+    """Step by step what has been spent by ``now``: (step, begin, end)."""
+    item, start, end = spent
+    if isinstance(item, Step):
+        if start < now:
+            yield item, start, min(end, now)
+        return
+    begin = start
+    for step, offset in zip(item.steps, item.ends_s, strict=True):
+        end = start + offset
+        if begin < now and end > begin:
+            yield step, begin, min(end, now)
+        begin = end
 
 
 @dataclass(slots=True)
 class Span:
-    """Time spent on one stage, planned ahead as far as it is known (``end_s`` inf: open)."""
+    """Time spent on one stage of a graph with branches, planned ahead as far as it is known (``end_s`` inf: open)."""
 
-    category: str
-    name: str
+    step: Step
     start_s: float
     end_s: float
     before: Span | None = None
     """What ended last before this could start."""
 
-    section: Section | None = None
-    """The steps that the span stands for, where it is more than one."""
-
-    def parts(self, now: float) -> Iterator[Span]:
-        """The span, a section step by step, without what was planned after ``now``."""
-        if self.section is None:
-            if self.start_s < now:
-                yield Span(self.category, self.name, self.start_s, min(self.end_s, now))
-            return
-        start = self.start_s
-        for step, offset in zip(self.section.steps, self.section.ends_s, strict=True):
-            end = self.start_s + offset
-            if start < now and end > start:
-                yield Span(step.category, step.name, start, min(end, now))
-            start = end
-
 
 class Attempt:
-    """Runs the stages of one attempt and tells what each second was spent on.
+    """Runs the stages of one attempt after the other and tells what each second was spent on.
 
     Stages of known length are laid out ahead, so that a chain costs an event only where it meets the rest of the world:
-    when it needs nodes, when it loads, and at its end. When the attempt is broken off, ``close`` drops what was
+    when it needs nodes, when it loads, and at its end. When an attempt is broken off, ``close`` drops what was
     planned. Of stages that run in parallel the last to end books the time, then whatever ended last before it could
-    start. ``waits``: every place has a node at the end; ``done``: steps done in the state that is restored.
+    start.
+
+    Attributes:
+        under_way: whether an attempt has begun and has not been closed.
     """
 
-    def __init__(self, env: simpy.Environment, fleet: Fleet, storage: SharedStorage, load: Load, draws: Draws,
-                 waits: bool = True, done: int = 0) -> None:  # fmt: skip
-        self._env, self._fleet, self._storage, self._load, self._draws = env, fleet, storage, load, draws
+    def __init__(self, env: simpy.Environment, fleet: Fleet, storage: SharedStorage, draws: Draws) -> None:
+        self._env, self._fleet, self._storage, self._draws = env, fleet, storage, draws
+        self.under_way = False
+        self._spent: list[Spent] = []
+        self._open: tuple[Step, float] | None = None
         self._spans: list[Span] = []
         self._flow: Flow | None = None
-        self._in_chain, self._waits, self._done = False, waits, done
+        self._load = Load(0.0)
+        self._waits, self._done = True, 0
 
-    def run(self, graph: StageGraph) -> Process:
-        """All stages to their end."""
-        self._in_chain = graph.chain
+    def run(self, graph: StageGraph, load: Load, waits: bool = True, done: int = 0) -> Process:
+        """All stages to their end.
+
+        Args:
+            graph: the stages.
+            load: what reading the state takes.
+            waits: every place has a node at the end.
+            done: steps done in the state that is restored.
+        """
+        self._load, self._waits, self._done, self.under_way = load, waits, done, True
         return self._chain(graph) if graph.chain else self._parallel(graph)
 
-    def close(self, now: float) -> list[Span]:
+    def close(self, now: float) -> list[Spent]:
         """What was on the critical path up to ``now``, in order; what is under way is broken off.
 
-        Of a chain the spans come as they were planned: ask each for its ``parts`` up to ``now``.
+        Of a chain all comes as it was planned: ask for ``parts`` up to ``now`` of what ends later.
         """
-        self._fleet.waiter = None
+        self._fleet.waiter, self.under_way = None, False
         if self._flow is not None:
             self._storage.cancel(self._flow)
             self._flow = None
-        if self._in_chain:
-            return self._spans
-        path: list[Span] = []
-        spans = [span for span in self._spans if span.start_s < now]
-        last = max(spans, key=lambda span: span.end_s, default=None)
+        spent, self._spent = self._spent, []
+        if self._open is not None:
+            spent.append((*self._open, math.inf))
+            self._open = None
+        if self._spans:
+            spent += self._path(now)
+            self._spans = []
+        return spent
+
+    def _path(self, now: float) -> list[Spent]:
+        """The critical path through branches up to ``now``."""
+        path: list[Spent] = []
+        last = max((span for span in self._spans if span.start_s < now), key=lambda span: span.end_s, default=None)
+        reached = now
         while last is not None:
-            last.end_s = min(last.end_s, path[-1].start_s if path else now)
-            path.append(last)
-            last = last.before
+            end = min(last.end_s, reached)
+            path.append((last.step, last.start_s, end))
+            reached, last = last.start_s, last.before
         path.reverse()
         return path
 
-    def _open(self, step: Step, start: float, end: float, before: Span | None) -> Span:
-        span = Span(step.category, step.name, start, end, before)
+    def _planned(self, step: Step, start: float, end: float, before: Span | None) -> Span:
+        span = Span(step, start, end, before)
         self._spans.append(span)
         return span
 
@@ -109,41 +133,37 @@ class Attempt:
     def _chain(self, graph: StageGraph) -> Process:
         """The stages one after the other; nodes are waited for before the stage that needs them, at the latest to
         load."""
-        env, fleet, spans = self._env, self._fleet, self._spans
-        now: float = env.now
-        for part in graph.line:
-            section = part if isinstance(part, Section) else None
-            step = section.steps[0] if section is not None else part
-            assert isinstance(step, Step)
-            if fleet.vacant and self._waits and (step.time is None or step.needs == NODES):
-                if now > env.now:
-                    yield delay(env, now - env.now, "recovery stage")
+        env, fleet, spent, load = self._env, self._fleet, self._spent, self._load
+        began = now = env.now
+        for item, step, fills, seconds in graph.line:
+            if fills and fleet.vacant and self._waits:
+                if now > began:
+                    yield delay(env, now - began, "recovery stage")
                 if not fleet.fill():
                     yield from self._wait(now)
-                now = env.now
+                began = now = env.now
+            start = now
             if step.time is not None:
-                start, now = now, now + (section.ends_s[-1] if section is not None else self._duration(step))
-                spans.append(Span(step.category, step.name, start, now, None, section))
-                continue
-            span = Span(step.category, step.name, now, math.inf)
-            spans.append(span)
-            if self._load.bytes:
-                yield self._read(now - env.now)
-                now = env.now
+                now += self._duration(step) if seconds is None else seconds
+            elif load.bytes:
+                self._open = (step, start)
+                yield self._read(now - began)
+                self._open = None
+                began = now = env.now
             else:
-                now += self._load.seconds
-            span.end_s = now
-        if now > env.now:
-            yield delay(env, now - env.now, "recovery stage")
-        if self._waits and fleet.vacant and not fleet.fill():
+                now += load.seconds
+            spent.append((item, start, now))
+        if now > began:
+            yield delay(env, now - began, "recovery stage")
+        if fleet.vacant and self._waits and not fleet.fill():
             yield from self._wait(env.now)
 
     def _wait(self, now: float) -> Process:
         """Wait until every place has a node."""
-        span = Span(WAIT, WAIT, now, math.inf)
-        self._spans.append(span)
+        self._open = (WAIT, now)
         yield self._nodes()
-        span.end_s = self._env.now
+        self._spent.append((WAIT, now, self._env.now))
+        self._open = None
 
     def _nodes(self) -> simpy.Event:
         """An event for the moment at which every place has a node."""
@@ -186,7 +206,7 @@ class Attempt:
                 race.end(heapq.heappop(race.running)[1])
         if self._waits and self._fleet.vacant and not self._fleet.fill():
             last = max(race.spans.values(), key=lambda span: span.end_s, default=None)
-            race.waiting = Span(WAIT, WAIT, self._env.now, math.inf, last)
+            race.waiting = Span(WAIT, self._env.now, math.inf, last)
             self._spans.append(race.waiting)
             yield self._nodes()
             race.waiting.end_s = self._env.now
@@ -197,16 +217,16 @@ class Attempt:
         short = self._fleet.vacant and self._waits and (step.time is None or step.needs == NODES)
         if short and not self._fleet.fill():
             if race.waiting is None:
-                race.waiting = Span(WAIT, WAIT, now, math.inf, race.latest(index))
+                race.waiting = Span(WAIT, now, math.inf, race.latest(index))
                 self._spans.append(race.waiting)
                 race.events[self._nodes()] = -1
             return
         if step.time is not None:
             end = now + self._duration(step)
-            race.start(index, self._open(step, now, end, race.latest(index)))
+            race.start(index, self._planned(step, now, end, race.latest(index)))
             heapq.heappush(race.running, (end, index))
             return
-        race.start(index, self._open(step, now, math.inf, race.latest(index)))
+        race.start(index, self._planned(step, now, math.inf, race.latest(index)))
         if not self._load.bytes:
             race.spans[index].end_s = now + self._load.seconds
             heapq.heappush(race.running, (now + self._load.seconds, index))

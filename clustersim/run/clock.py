@@ -7,9 +7,9 @@ happens at one instant happens in the order in which it was scheduled.
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Callable
-from typing import Any
 
 import simpy
 from simpy.events import Event, EventPriority
@@ -19,35 +19,76 @@ LAST = EventPriority(2)
 """Priority of failures: after all else at the same instant."""
 
 
-def delay(env: simpy.Environment, seconds: float, who: str) -> simpy.Timeout:
-    """A time-out after ``seconds``; SimPy itself accepts NaN, which scrambles its heap.
+class Clock(simpy.Environment):
+    """SimPy's environment, with a loop that has nothing between one event and the next."""
+
+    def play(self, until: Event) -> None:
+        """Process events until ``until`` has been processed.
+
+        Raises:
+            Exception: whatever a process raised.
+        """
+        queue = self._queue
+        while until.callbacks is not None:
+            self._now, _, _, event = heapq.heappop(queue)
+            callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
+            for callback in callbacks:
+                callback(event)
+            if not event._ok and not event.defused:
+                raise event._value
+
+
+def delay(env: simpy.Environment, seconds: float, who: str) -> Event:
+    """An event after ``seconds``; SimPy's own time-out accepts NaN, which scrambles its heap.
 
     Raises:
         ValueError: ``seconds`` is NaN, infinite or negative; names ``who`` asked.
     """
     if not 0.0 <= seconds < math.inf:
         raise ValueError(f"{who} asked for a delay of {seconds} s")
-    return env.timeout(seconds)
+    event = Event(env)
+    event._ok, event._value = True, None
+    heapq.heappush(env._queue, (env._now + seconds, NORMAL, next(env._eid), event))
+    return event
 
 
 def at(env: simpy.Environment, time_s: float, call: Callable[[Event], None], who: str,
-       priority: EventPriority = NORMAL, value: Any = None) -> Event:  # fmt: skip
+       priority: EventPriority = NORMAL) -> Event:  # fmt: skip
     """Call ``call(event)`` at an absolute time (now, if that is past by rounding).
 
     Raises:
         ValueError: ``time_s`` is NaN, infinite or lies in the past; names ``who`` asked.
     """
-    now: float = env.now
+    now: float = env._now
     wait = time_s - now
     if not 0.0 <= wait < math.inf:
         if not -1e-6 * max(1.0, now) <= wait < 0.0:
             raise ValueError(f"{who} asked for something at {time_s} s while it is {now} s")
         wait = 0.0
     event = Event(env)
-    event._ok, event._value = True, value
-    event.callbacks = [call]
-    env.schedule(event, priority, wait)
+    event._ok, event._value = True, None
+    event.callbacks.append(call)
+    heapq.heappush(env._queue, (now + wait, priority, next(env._eid), event))
     return event
+
+
+def interrupt(process: simpy.Process, cause: object) -> None:
+    """Break a process off within the event that is being processed: same instant, nothing can come between.
+
+    A process that is itself running interrupts others by SimPy's own, urgent event.
+    """
+    env = process.env
+    if env.active_process is not None:
+        process.interrupt(cause)
+        return
+    if not process.is_alive:
+        return
+    thrown = Event(env)
+    thrown._ok, thrown._value, thrown._defused = False, simpy.Interrupt(cause), True
+    callbacks = process.target.callbacks
+    assert callbacks is not None
+    callbacks.remove(process._resume)
+    process._resume(thrown)
 
 
 def fire(event: Event) -> None:
@@ -65,4 +106,4 @@ def fire(event: Event) -> None:
         callback(event)
 
 
-__all__ = ["LAST", "NORMAL", "at", "delay", "fire"]
+__all__ = ["LAST", "NORMAL", "Clock", "at", "delay", "fire", "interrupt"]

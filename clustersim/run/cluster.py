@@ -35,7 +35,9 @@ class State(IntEnum):
 
 
 _DOWN = [state in (State.FAILED, State.QUEUED, State.IN_REPAIR) for state in State]
-WORKING, FAILED, QUEUED, IN_REPAIR, SPARE, RETIRED = range(6)  # plain integers: the enumeration's own cost shows in a run
+WORKING, FAILED, QUEUED, IN_REPAIR, SPARE, RETIRED = range(
+    6
+)  # plain integers: the enumeration's own cost shows in a run
 
 
 class Fleet:

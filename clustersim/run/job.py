@@ -16,13 +16,14 @@ import simpy
 
 from clustersim.checkpoint.interval import Predicted
 from clustersim.checkpoint.pattern import Pace
-from clustersim.faults.failure import FailureModel, Severity
+from clustersim.faults.failure import TAKES_NODES, FailureModel, Severity
 from clustersim.faults.process import Change, Hit
+from clustersim.recovery.stages import Section
 from clustersim.rng import stream
 from clustersim.run.afflictions import Afflictions
 from clustersim.run.alarms import Predictor, foreseen
-from clustersim.run.attempt import Attempt
-from clustersim.run.clock import delay
+from clustersim.run.attempt import Attempt, parts
+from clustersim.run.clock import Clock, delay, interrupt
 from clustersim.run.cluster import Fleet
 from clustersim.run.ledger import Ledger
 from clustersim.run.log import Entry, Log
@@ -57,7 +58,9 @@ class Job:
         self.prepared, self._seed, self._replica = prepared, seed, replica
         scenario = prepared.scenario
         cluster = scenario.cluster
-        self.env = env = simpy.Environment()
+        self._clock = Clock()
+        self.env: simpy.Environment = self._clock
+        env = self.env
         self.log = Log(events)
         arrivals = foreseen(prepared.arrivals(seed, replica), self._predictor())
         self.strikes = Strikes(env, arrivals, self._strike)
@@ -73,7 +76,8 @@ class Job:
         self.verdict: str | None = None
         self.hopeless = False
         self._streams: dict[str, np.random.Generator] = {}
-        self._attempt: Attempt | None = None
+        self._during = prepared.during
+        self._attempt = Attempt(env, self.fleet, self.storage, self.draws)
         self._cause: FailureModel | None = None
         self._fallen: list[tuple[int, float]] = []
         self._hit_places: list[int] = []
@@ -140,8 +144,8 @@ class Job:
         """Run to the end and tell what came out."""
         prepared = self.prepared
         limit = prepared.horizon_s if prepared.horizon_s < math.inf else HOPELESS_TIMES * prepared.nominal_s
-        end = self.env.timeout(limit)
-        self.env.run(until=simpy.AnyOf(self.env, [self.process, end]))
+        end = delay(self.env, limit, "the end of the run")
+        self._clock.play(simpy.AnyOf(self.env, [self.process, end]))
         if not self._finished and not self.hopeless:
             self._stop(limit)
         return self._result()
@@ -159,7 +163,7 @@ class Job:
                     self._struck(interrupt.cause)
                 elif interrupt.cause is TURN:
                     self._turned()
-                elif self._attempt is not None:
+                elif self._attempt.under_way:
                     self._book_recovery(self.env.now)
         self._finished = not self.hopeless
 
@@ -203,51 +207,51 @@ class Job:
 
     # -- failures
 
-    def _strike(self, hit: Hit, announced: bool = False) -> None:
-        """A failure strikes: does it take anything, does it count, does it stop the job?"""
+    def _strike(self, hit: Hit, announced: bool = False, at_once: bool = True) -> None:
+        """A failure strikes: does it take anything, does it count, does it stop the job?
+
+        ``announced``: it strikes although it was announced; ``at_once``: nothing else of this instant is still to reach
+        the job's process.
+        """
         if self._finished or self.hopeless or (hit.extra is not None and self.afflictions.takes(hit)):
             return
-        if hit.spare or (hit.node is not None and self.fleet.slot_of(hit.node) is not None):
+        cause, severity, fleet = hit.cause, hit.cause.severity, self.fleet
+        if hit.spare or (hit.node is not None and fleet.slot_of(hit.node) is not None):
             self._strike_spare(hit)
             return
-        severity = hit.cause.severity
-        if severity == Severity.STORAGE:
-            self.log.add(Entry(self.env.now, "outage", hit.cause.name, seconds=hit.repair_s))
+        if severity is Severity.STORAGE:
+            self.log.add(Entry(self.env.now, "outage", cause.name, seconds=hit.repair_s))
             self.disturb()
             self.storage.outage(hit.repair_s)
             return
-        if not self.log.active and not self._may_strike():
+        may = self._may_strike()
+        if not may and not self.log.active:
             return
         places = self._aimed(hit)
-        shared = hit.cause.component == "job" or severity == Severity.CLUSTER
+        shared = severity is Severity.CLUSTER or cause.component == "job"
         if not shared and not places:
             return
-        if not self._may_strike():
-            self.log.add(Entry(self.env.now, "ignored", hit.cause.name))
+        if not may:
+            self.log.add(Entry(self.env.now, "ignored", cause.name))
             return
         if not shared and not announced and self.turnover.intercept(hit, places):
             return
         self._hit_places = places
-        if severity.takes_nodes:
+        if severity in TAKES_NODES:
             for place in places:
-                self.fleet.fail(place)
+                fleet.fail(place)
                 self._fallen.append((place, hit.repair_s))
         if self.log.active:
-            self.log.add(
-                Entry(
-                    self.env.now,
-                    "failure",
-                    hit.cause.name,
-                    self.trainer.steps_done(),
-                    place=hit.first,
-                    seconds=hit.detection_s,
-                )
-            )
-        self.process.interrupt(hit)
+            self.log.add(Entry(self.env.now, "failure", cause.name, self.trainer.steps_done(), place=hit.first,
+                               seconds=hit.detection_s))  # fmt: skip
+        if at_once:
+            interrupt(self.process, hit)
+        else:
+            self.process.interrupt(hit)
 
     def struck_by(self, hit: Hit, announced: bool = False) -> None:
         """A failure that has been under way comes to light; ``announced``: it strikes although it was announced."""
-        self._strike(hit, announced)
+        self._strike(hit, announced, at_once=False)
 
     def _aimed(self, hit: Hit) -> list[int]:
         """The places that a hit takes: those whose node works."""
@@ -266,7 +270,7 @@ class Job:
 
     def _may_strike(self) -> bool:
         """Whether failures are allowed to strike at this moment (``failures_during``)."""
-        during = self.prepared.during
+        during = self._during
         if self._up:
             return during.save or not self.trainer.stalled
         return during.recovery if self.env.now >= self._noticed_s else during.detecting
@@ -345,9 +349,7 @@ class Job:
         self.turnover.remove(self._fallen, self._cause)
         self._fallen.clear()
         comeback = self.turnover.comeback(self._cause)
-        self._attempt = Attempt(self.env, self.fleet, self.storage, self.trainer.reading, self.draws,
-                                comeback.waits, self.step)  # fmt: skip
-        yield from self._attempt.run(comeback.graph)
+        yield from self._attempt.run(comeback.graph, self.trainer.reading, comeback.waits, self.step)
         self._book_recovery(self.env.now)
         self._up = True
         self.afflictions.moved()
@@ -363,7 +365,7 @@ class Job:
         training, trainer = self.prepared.scenario.training, self.trainer
         if training.tokens is None:
             return
-        trained = math.fsum(piece.books.train for piece in self.ledger.pieces) / self.prepared.pace.nominal_s
+        trained = math.fsum(piece.booked().train for piece in self.ledger.pieces) / self.prepared.pace.nominal_s
         left = training.tokens / training.tokens_per_step - trained
         share = trainer.pace.nominal_s / self.prepared.pace.nominal_s
         trainer.target = trainer.step + max(0, math.ceil(left / share - 1e-9))
@@ -379,22 +381,22 @@ class Job:
 
     def _book_recovery(self, now: float) -> None:
         """Book detection or stages up to ``now``."""
-        if self._attempt is None:
+        if not self._attempt.under_way:
             if now > self._since_s:
                 self._detecting(now)
             return
         ledger, active = self.ledger, self.log.active
-        for span in self._attempt.close(now):
-            if span.end_s > now:
-                for part in span.parts(now):
-                    ledger.spend(part.category, part.end_s - part.start_s)
-            elif span.section is not None:
-                ledger.spend_section(span.section)
+        for spent in self._attempt.close(now):
+            item, start, end = spent
+            if end > now:
+                for step, begin, until in parts(spent, now):
+                    ledger.spend(step.category, until - begin)
+            elif isinstance(item, Section):
+                ledger.spend_section(item)
             else:
-                ledger.spend(span.category, span.end_s - span.start_s)
-            for part in span.parts(now) if active else ():
-                self._told("stage", part.name, part.start_s, part.end_s - part.start_s)
-        self._attempt = None
+                ledger.spend(item.category, end - start)
+            for step, begin, until in parts(spent, now) if active else ():
+                self._told("stage", step.name, begin, until - begin)
 
     # -- the end
 

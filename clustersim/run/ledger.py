@@ -7,9 +7,9 @@ behind the restored state to ``rework``.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Iterator
 
-from clustersim.checkpoint.pattern import Books
+from clustersim.checkpoint.pattern import Books, Pattern, book_steps
 from clustersim.checkpoint.stretch import Stretch
 from clustersim.recovery.stages import Section
 
@@ -33,18 +33,38 @@ CATEGORIES = (
 )
 
 
-@dataclass(slots=True)
 class Piece:
-    """Training that is kept so far, from ``step_from`` to ``step_to``: of a stretch, or of one leg by itself.
+    """Training that is kept so far, from ``step_from`` to ``step_to``.
 
-    ``open``: it goes on beyond its last save, with steps, a broken step or a stall that no copy holds.
+    Attributes:
+        books: where its seconds went; None: the first ``legs`` legs of ``stretch`` say so.
+        stretch: the stretch that it belongs to; None: one leg by itself.
+        open: it goes on beyond its last save, with steps, a broken step or a stall that no copy holds.
     """
 
-    step_from: int
-    step_to: int
-    books: Books
-    stretch: Stretch | None = None
-    open: bool = False
+    __slots__ = ("books", "legs", "open", "step_from", "step_to", "stretch")
+
+    def __init__(self, step_from: int, step_to: int, books: Books | None = None, stretch: Stretch | None = None,
+                 open: bool = False, legs: int = 0) -> None:  # fmt: skip
+        self.step_from, self.step_to, self.books, self.stretch = step_from, step_to, books, stretch
+        self.open, self.legs = open, legs
+
+    def booked(self) -> Books:
+        """Where its seconds went."""
+        if self.books is not None:
+            return self.books
+        assert self.stretch is not None
+        return self.stretch.books(self.legs)
+
+    def up_to(self, step: int) -> Piece | None:
+        """The part up to ``step``, a save of its; None: nothing of it."""
+        if step <= self.step_from:
+            return None
+        if self.open and step == self.step_to:  # a copy was made while training still stood still
+            return Piece(self.step_from, step, self.booked()._replace(other=0.0), self.stretch)
+        if self.stretch is None:
+            return None
+        return Piece(self.step_from, step, stretch=self.stretch, legs=self.stretch.legs_to(step))
 
 
 class Ledger:
@@ -72,17 +92,16 @@ class Ledger:
 
     def rollback(self, step: int) -> None:
         """Move all training behind ``step`` to ``rework``."""
-        while self.pieces and (self.pieces[-1].step_to > step or self.pieces[-1].open):
-            piece = self.pieces.pop()
-            kept = _cut(piece, step)
-            if piece.open and piece.step_from < step == piece.step_to:  # a copy was made while it still stood still
-                kept = Piece(piece.step_from, step, piece.books._replace(other=0.0), piece.stretch)
+        pieces = self.pieces
+        while pieces and (pieces[-1].step_to > step or pieces[-1].open):
+            piece = pieces.pop()
+            kept = piece.up_to(step)
+            lost = math.fsum(piece.booked())
             if kept is not None:
-                self.pieces.append(kept)
-            lost = math.fsum(piece.books) - (math.fsum(kept.books) if kept else 0.0)
-            self._spent["rework"].append(lost)
-            if kept is not None:
+                pieces.append(kept)
+                self._spent["rework"].append(lost - math.fsum(kept.booked()))
                 return
+            self._spent["rework"].append(lost)
 
     def totals(self) -> dict[str, float]:
         """Seconds by category, in the order of ``CATEGORIES``, then a strategy's own."""
@@ -90,21 +109,27 @@ class Ledger:
         for section, count in self._sections.items():
             for step in section.steps:
                 terms.setdefault(step.category, []).append(count * (step.fixed_s or 0.0))
-        for piece in self.pieces:
-            for category, value in zip(Books._fields, piece.books, strict=True):
+        for books in self._kept():
+            for category, value in zip(Books._fields, books, strict=True):
                 if value:
                     terms[category].append(value)
         return {category: math.fsum(values) for category, values in terms.items()}
+
+    def _kept(self) -> Iterator[Books]:
+        """Books of all that is kept; whole legs of one pattern are counted together."""
+        counted: dict[Pattern, tuple[list[int], list[int], list[float]]] = {}
+        for piece in self.pieces:
+            if piece.books is not None:
+                yield piece.books
+            elif piece.stretch is not None:
+                steps, slow, stalls = counted.setdefault(piece.stretch.pattern, ([], [], []))
+                steps.append(piece.step_to - piece.step_from)
+                slow.append(piece.stretch.slow_steps(piece.legs))
+                stalls.append(piece.stretch.stall_s(piece.legs))
+        for pattern, (steps, slow, stalls) in counted.items():
+            yield book_steps(pattern.pace, sum(steps), sum(slow))._replace(checkpoint_stall=math.fsum(stalls))
 
     @property
     def steps(self) -> int:
         """Steps kept."""
         return self.pieces[-1].step_to if self.pieces else 0
-
-
-def _cut(piece: Piece, step: int) -> Piece | None:
-    """The part of a piece up to ``step`` (a save of its); None: nothing of it."""
-    if step <= piece.step_from or piece.stretch is None:
-        return None
-    legs = piece.stretch.legs_to(step)
-    return Piece(piece.step_from, step, piece.stretch.books(legs), piece.stretch)

@@ -91,6 +91,8 @@ def saves_of(stretch: Stretch, end_s: float, last: int, luck: Luck | None = None
             if leg < 0 and tier in shape.held:
                 continue  # written when it happened, event by event
             durable = stretch.durable_s(leg, tier)
+            if durable is not None and leg >= 0:
+                durable = max(durable, stretch.stall_start(leg))  # less, of a save that takes no time: by rounding
             if durable is not None and durable <= end_s:
                 entries.append(Entry(durable, "save_durable", tier.value, step))
     return entries

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from clustersim.checkpoint.engine import Load, SaveSite, StepShape, Transfer
-from clustersim.checkpoint.interval import Costs, Every
+from clustersim.checkpoint.interval import Costs, Every, Interval
 from clustersim.checkpoint.pattern import Outlay, Pace, Pattern, outlay
 from clustersim.checkpoint.placement import Placement
 from clustersim.checkpoint.state import state_bytes
@@ -131,6 +131,11 @@ class Prepared:
         self.pattern = self.pattern_at(self.pace)
         check_room(self)
 
+    @property
+    def learns(self) -> bool:
+        """Whether the interval may change with failures."""
+        return type(self.scenario.checkpoint.interval).again is not Interval.again
+
     def every_after(self, elapsed_s: float, failures: int) -> Every:
         """The interval after so many failures; the same for policies that do not learn."""
         cost = self.save or Outlay(0.0, ())
@@ -145,7 +150,9 @@ class Prepared:
 
             self.paces.saving = share
             beside = self.paces.under(Conditions()).saving_s
-            self.pace = self.pace._replace(saving_s=max(self.pace.saving_s, beside + self.pace.step_s - self.pace.nominal_s))
+            self.pace = self.pace._replace(
+                saving_s=max(self.pace.saving_s, beside + self.pace.step_s - self.pace.nominal_s)
+            )
 
     def _shape(self) -> StepShape:
         """What engines may know of the step."""

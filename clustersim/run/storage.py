@@ -42,7 +42,7 @@ class SharedStorage:
         self._since = 0.0
         self._outages = 0
         self._ending: list[Flow] = []
-        self._wake = 0
+        self._wake: simpy.Event | None = None
         self.moved: dict[Direction, float] = {"read": 0.0, "write": 0.0}
 
     @property
@@ -118,7 +118,7 @@ class SharedStorage:
 
     def _share(self) -> None:
         """New rates, and a wake-up for the next change: the end of a flow, or the beginning of one."""
-        self._wake += 1
+        self._wake = None
         now = self._env.now
         begun = [flow for flow in self._flows if flow.start_s <= now] if self._outages == 0 else []
         for flow in self._flows:
@@ -133,24 +133,24 @@ class SharedStorage:
             self._alarm(min(first, begins))
 
     def _alarm(self, seconds: float) -> None:
-        """Wake up when the first flow ends; wake-ups that were set before no longer count."""
-        self._wake += 1
-        turn = self._wake
-        at(self._env, self._env.now + seconds, lambda _: self._finish(turn), "storage flow")
+        """Wake up when the first flow ends; a wake-up that was set before no longer counts."""
+        self._wake = at(self._env, self._env.now + seconds, self._finish, "storage flow")
 
-    def _finish(self, turn: int) -> None:
+    def _finish(self, event: simpy.Event) -> None:
         """Flows end or begin here (unless something has changed since the wake-up was set)."""
-        if turn != self._wake:
+        if event is not self._wake:
             return
         ended = self._ending
-        self._settle()
+        if len(ended) == len(self._flows):  # most often: the only one
+            self._since = self._env.now
+            self._flows = []
+        else:
+            self._settle()
+            self._flows = [flow for flow in self._flows if flow not in ended]
         for flow in ended:
             self.moved[flow.direction] += flow.left
             flow.left, flow.open = 0.0, False
-        if len(ended) == len(self._flows):
-            self._flows.clear()
-        else:
-            self._flows = [flow for flow in self._flows if flow.open]
+        if self._flows:
             self._share()
         for flow in ended:
             flow.done()

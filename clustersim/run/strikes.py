@@ -21,7 +21,7 @@ class Strikes:
         self._heap = [(source.next_s, order) for order, source in enumerate(self._arrivals) if source.next_s < math.inf]
         heapq.heapify(self._heap)
         self._watching = [order for order, source in enumerate(self._arrivals) if source.observes]
-        self._turn = 0
+        self._next: simpy.Event | None = None
         self._arm()
 
     @property
@@ -53,16 +53,14 @@ class Strikes:
             heapq.heappush(self._heap, (time_s, order))
 
     def _arm(self) -> None:
-        self._turn += 1
-        if self._heap:
-            turn = self._turn
-            at(self._env, self._heap[0][0], lambda _: self._due(turn), "failure", LAST)
+        """Wait for the next hit; a wait that was set before no longer counts."""
+        self._next = at(self._env, self._heap[0][0], self._due, "failure", LAST) if self._heap else None
 
-    def _due(self, turn: int) -> None:
-        if turn != self._turn:
+    def _due(self, event: simpy.Event) -> None:
+        if event is not self._next:
             return
-        source = self._arrivals[self._heap[0][1]]
         order = self._heap[0][1]
+        source = self._arrivals[order]
         hit = source.pop()
         if source.next_s < math.inf:
             heapq.heapreplace(self._heap, (source.next_s, order))

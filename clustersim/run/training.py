@@ -51,7 +51,7 @@ class Trainer:
         self.env, self.prepared, self.storage, self.ledger, self.log = env, prepared, storage, ledger, log
         self.copies = Copies(Copy(0, Tier.SHARED, 0.0), prepared.scenario.checkpoint.keep, prepared.placement,
                              prepared.scenario.cluster.nodes)  # fmt: skip
-        self.luck = luck
+        self.luck, self._keep = luck, prepared.scenario.checkpoint.keep
         self.number, self.serial = 0, 0
         self.reading = prepared.load
         self.every, self.alarmed, self._failures = prepared.every, False, 0
@@ -140,11 +140,12 @@ class Trainer:
     def _ended(self, stretch: Stretch, now: float, spot: Spot, leg: int) -> None:
         """A stretch has ended at ``spot``, after saves up to ``leg``: they become copies and entries of the log."""
         self._stretch = None
-        for copy in stretch.copies(now, leg, self.luck, self.prepared.scenario.checkpoint.keep):
+        for copy in stretch.copies(now, leg, self.luck, self._keep):
             self.copies.add(copy)
         started = stretch.started(spot, now)
         self.number, self.serial = stretch.number + started, stretch.serial + started
-        self.log.stretch(stretch, now, leg, self.luck)
+        if self.log.active:
+            self.log.stretch(stretch, now, leg, self.luck)
 
     def _close(self, end: float, all_steps: bool = False) -> None:
         """Keep everything of the stretch up to ``end``, for now."""
@@ -169,7 +170,7 @@ class Trainer:
         self._ended(stretch, now, spot, spot.leg)
         self.step = stretch.step + stretch.steps_before(spot.leg)
         if spot.leg:
-            self.ledger.keep(Piece(stretch.step, self.step, stretch.books(spot.leg), stretch))
+            self.ledger.keep(Piece(stretch.step, self.step, stretch=stretch, legs=spot.leg))
         self._walk = Walk.landing(self, stretch, spot)
 
     def stop(self, now: float) -> None:
@@ -247,7 +248,7 @@ class Trainer:
             self.ledger.keep(Piece(stretch.step, self.step, stretch.books_in(spot, now), stretch))
             return
         if legs:
-            self.ledger.keep(Piece(stretch.step, self.step, stretch.books(legs), stretch))
+            self.ledger.keep(Piece(stretch.step, self.step, stretch=stretch, legs=legs))
         self.ledger.spend("rework", now - stretch.leg_start(legs))
 
     def _roll_back(self, now: float, severity: Severity | None, places: Collection[int] | None = None,
@@ -260,20 +261,28 @@ class Trainer:
             self.spoilt = None
         restored = self.copies.newest()
         assert restored is not None
-        reading = [self.prepared.loads[restored.tier]]
-        while restored.corrupt:
-            self.copies.drop(restored)
-            restored = self.copies.newest()
-            assert restored is not None
-            reading.append(self.prepared.loads[restored.tier])
-        self.reading = reading[0] if len(reading) == 1 else Load.joined(reading)
+        self.reading = self.prepared.loads[restored.tier]
+        if restored.corrupt:
+            restored = self._fall_back(restored)
         if (up or restored.step != self.step) and self.log.active:
             self.log.add(Entry(now, "rollback", restored.tier.value, restored.step))
         self.ledger.rollback(restored.step)
         self.step, self.number, self.alarmed = restored.step, restored.number, False
-        if severity is not None:
+        if severity is not None and self.prepared.learns:
             self._failures += 1
             every = self.prepared.every_after(now, self._failures)
             if every != self.every:
                 self.every, self.pattern = every, self.prepared.pattern_at(self.pace, every)
         return restored.step
+
+    def _fall_back(self, copy: Copy) -> Copy:
+        """The newest copy that can be read, where ``copy`` turns out not to be; those read in vain are read as well."""
+        reading = [self.reading]
+        while copy.corrupt:
+            self.copies.drop(copy)
+            older = self.copies.newest()
+            assert older is not None
+            copy = older
+            reading.append(self.prepared.loads[copy.tier])
+        self.reading = Load.joined(reading)
+        return copy

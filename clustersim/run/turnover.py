@@ -12,15 +12,20 @@ import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clustersim.faults.failure import ComponentFailure, FailureModel, Severity
+from clustersim.faults.failure import TAKES_NODES, ComponentFailure, FailureModel, Severity
 from clustersim.faults.process import Hit
 from clustersim.recovery.ground import Ground
-from clustersim.recovery.strategy import NOTHING, Comeback, RecoveryStrategy
+from clustersim.recovery.strategy import NOTHING, Comeback, Loss, RecoveryStrategy
 from clustersim.run.clock import LAST, at
 from clustersim.run.log import Entry
 
 if TYPE_CHECKING:
     from clustersim.run.job import Job
+
+
+def everywhere(cause: FailureModel) -> bool:
+    """Whether a failure of this cause takes every process of the job."""
+    return cause.severity is Severity.CLUSTER or (cause.component == "job" and cause.severity not in TAKES_NODES)
 
 
 class Turn:
@@ -49,7 +54,6 @@ class Turnover:
 
     Attributes:
         ground: sizes, layout, bytes.
-        loss: what has been lost since the job last trained.
         kept: whether the state of the last step is still there.
         away: places that do not train.
         mended: times that the state was mended instead of restored.
@@ -60,7 +64,9 @@ class Turnover:
         self._job, self._prepared = job, job.prepared
         self._recovery: RecoveryStrategy = job.prepared.scenario.recovery
         self.ground: Ground = job.prepared.ground
-        self.loss, self.kept = NOTHING, True
+        self.kept = True
+        self._loss = NOTHING
+        self._blows: list[tuple[Hit, list[int]]] = []
         self.away: frozenset[int] = frozenset()
         self.mended = 0
         self.paths: dict[str, int] = {}
@@ -103,6 +109,19 @@ class Turnover:
         """Places of the job."""
         return self._job.fleet.nodes
 
+    @property
+    def loss(self) -> Loss:
+        """What has been lost since the job last trained."""
+        for hit, places in self._blows:  # summed up only where somebody asks
+            self._loss = self._loss.also(hit.cause, frozenset(places), everywhere(hit.cause), hit.repair_s)
+        self._blows.clear()
+        return self._loss
+
+    def _forget(self) -> None:
+        """Nothing is lost any more, or yet."""
+        self._blows.clear()
+        self._loss, self.kept = NOTHING, True
+
     # -- a failure
 
     def intercept(self, hit: Hit, places: list[int]) -> bool:
@@ -138,10 +157,8 @@ class Turnover:
     def struck(self, hit: Hit, places: list[int], was_up: bool) -> bool:
         """A failure has stopped the job or its recovery; True: the state of the last step outlives it."""
         if was_up:
-            self.loss, self.kept = NOTHING, True
-        everywhere = hit.cause.severity == Severity.CLUSTER or (
-            hit.cause.component == "job" and not hit.cause.severity.takes_nodes)  # fmt: skip
-        self.loss = self.loss.also(hit.cause, frozenset(places), everywhere, hit.repair_s)
+            self._forget()
+        self._blows.append((hit, places))
         self._turn, self._coming = None, None
         self._epoch += 1
         self._chosen = self._recovery.choose(self)
@@ -222,7 +239,8 @@ class Turnover:
         left = coming.away if coming is not None else frozenset()
         before = self.away
         self.away = left.union(self._job.fleet.vacant)
-        self.loss, self.kept, self._turn, self._coming = NOTHING, True, None, None
+        self._forget()
+        self._turn = self._coming = None
         self._epoch += 1
         if before or self.away or self.mended:
             filled = left.difference(self._job.fleet.vacant)
@@ -340,7 +358,7 @@ class Turnover:
         """The training stands still for a turn: nodes leave, or come in."""
         job, leaving = self._job, self._leaving()
         self._epoch += 1
-        self.loss, self.kept = NOTHING, True
+        self._forget()
         self._chosen = self._mode
         migration = self._recovery.migration
         if leaving and migration is not None:

@@ -110,12 +110,12 @@ def test_a_chain_and_the_same_graph_book_alike(stages: list[tuple[float, bool]],
     scenario = build(stages=written, steps=20, spares=0 if short else 2, during={"spare": False},
                      failures=[planted(5.0, 5.0 + second, severity="node", lasting=11.0, detection=0.5)])  # fmt: skip
     chain = run_replica(Prepared(scenario, 1.0), 0, 0)
-    original = Attempt.run
-    Attempt.run = Attempt._parallel  # type: ignore[method-assign]
+    original = Attempt._chain
+    Attempt._chain = Attempt._parallel  # type: ignore[method-assign]
     try:
         graph = run_replica(Prepared(scenario, 1.0), 0, 0)
     finally:
-        Attempt.run = original  # type: ignore[method-assign]
+        Attempt._chain = original  # type: ignore[method-assign]
     assert graph.wall_s == pytest.approx(chain.wall_s)
     assert graph.ledger_s == pytest.approx(chain.ledger_s, abs=1e-6)
 
@@ -129,7 +129,7 @@ def test_stages_of_fixed_time_are_put_into_sections() -> None:
         "warm_up": 5.0,
     }
     line = RecoveryStrategy.build({"strategy": "restart", "stages": stages}).graph.line
-    assert [len(part.steps) if isinstance(part, Section) else part.name for part in line] == [
+    assert [len(link.item.steps) if isinstance(link.item, Section) else link.item.name for link in line] == [
         2,
         1,
         "communicators",
