@@ -104,7 +104,7 @@ class Told:
         from clustersim.report.summary import duration, short
 
         if self.problem is not None:
-            return f'<div class="clustersim-what-if"><p>{escape(self.problem)}</p></div>'
+            return f'<style>{_STYLE}</style><div class="clustersim-what-if"><p>{escape(self.problem)}</p></div>'
         said = (
             f"ETTR <b>{self.ettr:.2%}</b>, <b>{short(self.goodput)}</b> tokens a second "
             f"({self.gain:+.2%} against the scenario as it stands), step {self.step_time_s:.4g} s. "

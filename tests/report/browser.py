@@ -60,13 +60,13 @@ class Browser:
         whole, self._rest = self._rest.split(b"\0", 1)
         return dict(json.loads(whole))
 
-    def open(self, path: Path, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
-        """Open a file and wait until it has loaded."""
+    def open(self, path: Path | str, *, width: int = 1280, height: int = 900, dark: bool = False) -> None:
+        """Open a file or an address and wait until it has loaded."""
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", features=[scheme])
         self.events.clear()
-        self.call("Page.navigate", url=path.resolve().as_uri())
+        self.call("Page.navigate", url=path if isinstance(path, str) else path.resolve().as_uri())
         deadline = time.monotonic() + 60
         while not any(event["method"] == "Page.loadEventFired" for event in self.events):
             assert time.monotonic() < deadline, "the page does not load"

@@ -34,6 +34,27 @@ def test_a_change_of_the_step_is_seen(asked: WhatIf) -> None:
     assert other.gain == pytest.approx(own.step_time_s / other.step_time_s - 1, abs=0.02)
 
 
+def test_a_slider_of_the_run_makes_no_new_step(asked: WhatIf, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What keeps answers quick, in counts: step models once a microbatch and schedule, as many replicas as the scenario has."""
+    from clustersim.pipeline.step import StepModel
+    from clustersim.run import simulate
+
+    made, run = [], []
+    own, replica = StepModel.of, simulate.run_replica
+    monkeypatch.setattr(StepModel, "of", lambda *a, **k: (made.append(a), own(*a, **k))[1])
+    monkeypatch.setattr(simulate, "run_replica", lambda *a, **k: (run.append(a), replica(*a, **k))[1])
+    asked.answer(Change())
+    made.clear()
+    run.clear()
+    for spares in range(3):
+        asked.answer(Change(spares=spares, interval_s=300, detection_s=10))
+    assert made == []
+    assert len(run) == 3 * 3
+    asked.answer(Change(micro_batch=2))
+    asked.answer(Change(micro_batch=2, spares=0))
+    assert len(made) == 1
+
+
 def test_an_impossible_change_says_why(asked: WhatIf) -> None:
     told = asked.answer(Change(micro_batch=3))
     assert told.problem is not None
