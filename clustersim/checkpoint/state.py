@@ -55,7 +55,7 @@ def state_bytes(model: TransformerModel, training: Training, layout: Layout, gpu
     dense, experts = parameters(model)
     replicas = max(1, gpus // (layout.tp * layout.pp))
     copies = dense * replicas + experts * max(1.0, replicas / layout.ep)
-    once = dense + experts
+    once, cuts = dense + experts, layout.cuts
     return StateBytes(width * once, state * once,
-                      width * (once if layout.zero == 3 else copies) + state * (once if layout.zero else copies),
+                      width * (once if cuts.parameters else copies) + state * (once if cuts.optimizer else copies),
                       replicas)  # fmt: skip

@@ -217,9 +217,8 @@ class Bounds:
         update = 0.0
         if training.offload.optimizer == "none" and training.lora is None and not training.frozen_layers:
             shards, expert_shards = groups.shards.optimizer, groups.expert_shards.optimizer
-            update = update_seconds(
-                parameters, shards, expert_shards, device, self.stack, training.optimizer, choice.zero
-            )
+            cut = groups.layout.cuts.parameters
+            update = update_seconds(parameters, shards, expert_shards, device, self.stack, training.optimizer, cut)
         if training.lora is not None or training.frozen_layers:
             return update, 0.0, 0.0
         reduce = gradient_seconds(parameters.dense * width, groups.data, groups.shards)

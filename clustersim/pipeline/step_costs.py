@@ -26,6 +26,7 @@ from clustersim.workload.data_parallel import Unit, fsdp_pass
 from clustersim.workload.device import Device, capped_clock
 from clustersim.workload.kept import stage_kept_bytes, unit_of
 from clustersim.workload.measured import Measured
+from clustersim.workload.parameters import shared_vocabulary
 from clustersim.workload.profile import Profile
 from clustersim.workload.stack import Stack
 from clustersim.workload.stages import LocalParameters, StageContent
@@ -274,7 +275,11 @@ class StageCosts:
     def rank_parameters(self) -> list[LocalParameters]:
         """Parameters that a GPU of each pipeline rank holds, all its chunks (and both chains) together."""
         held = [LocalParameters() for _ in range(self.plan.layout.pp)]
+        stages: list[list[StageContent]] = [[] for _ in held]
         which = Counter(zip(self.plan.shape.stage_rank.tolist(), self._distinct[1].tolist(), strict=True))
         for (rank, index), count in sorted(which.items()):
             held[rank] = held[rank].plus(self._priced[index][1], count)
-        return held
+            stages[rank] += [self._distinct[0][index][1]] * count
+        model, tp = self.plan.model, self.plan.cut.tp
+        twice = [LocalParameters(shared_vocabulary(model, contents, tp=tp)) for contents in stages]
+        return [own.plus(other, -1) for own, other in zip(held, twice, strict=True)]

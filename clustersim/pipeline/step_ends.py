@@ -127,7 +127,7 @@ def _ends(step: StepModel, rank: int, trained: LocalParameters, forward: float, 
         if not layout.gradient_priority:
             tail += min(wire, max(0.0, traffic.reduce - tail))
     update = update_seconds(
-        trained, shards, expert_shards, costs.devices[rank], step.stack, training.optimizer, layout.zero
+        trained, shards, expert_shards, costs.devices[rank], step.stack, training.optimizer, layout.cuts.parameters
     )
     if training.offload.optimizer != "none":
         count = trained.dense / shards + trained.expert / expert_shards
@@ -143,7 +143,7 @@ def _rounds(step: StepModel, rank: int) -> float:
     another of its chunks (Llama 3, arXiv 2407.21783 section 3.3.2, with interleaving).
     """
     plan = step.plan
-    if plan.layout.zero < 2 and step.groups.shards.gradients == 1:
+    if step.groups.shards.gradients == 1:
         return 1.0
     return float(plan.microbatches if plan.layout.pp == 1 else plan.shape.gradient_rounds[rank])
 
@@ -160,9 +160,12 @@ def _earlier_rounds(step: StepModel, reduce: float, backward: float, rounds: flo
 
 
 def _with_tied(step: StepModel, end: Ends, rank: int) -> Ends:
-    """Tied embeddings: first and last pipeline rank add up their gradients of the vocabulary."""
+    """Tied embeddings: the ranks of the first and of the last stage add up their gradients of the vocabulary, unless
+    they are one rank, which holds the matrix once."""
     plan = step.plan
-    if plan.layout.pp == 1 or rank not in (0, plan.layout.pp - 1):
+    ranks = plan.shape.stage_rank
+    ends = {int(ranks[0]), int(ranks[plan.shape.per_chain - 1])}
+    if len(ends) == 1 or rank not in ends:
         return end
     size = plan.model.vocab / plan.layout.tp * plan.model.hidden * GRAD_BYTES[plan.training.grad_dtype]
     return end._replace(tail=end.tail + collective_time("all-reduce", size, step.groups.ends))

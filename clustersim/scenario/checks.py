@@ -169,7 +169,7 @@ def _schedule(pieces: Pieces) -> Broken:
     try:
         slices = layout.schedule.slices_for(layout.pp)
         layout.schedule.resolve(Pipeline(layout.pp, microbatches, layout.virtual_stages, slices))
-        if layout.schedule.fsdp and layout.zero < 3:
+        if layout.schedule.fsdp and not layout.cuts.parameters:
             yield (
                 ("parallelism", "schedule"),
                 f"{layout.schedule.kind} with fsdp gathers sharded parameters: zero 3 would be right, not {layout.zero}",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from pydantic import Field, field_validator
 
@@ -29,6 +29,14 @@ class Shard(Block):
     optimizer: int | None = Field(default=None, gt=0)
     broadcast: bool = False
     """Each shard's owner broadcasts its updated parameters, one after the other, instead of one all-gather."""
+
+
+class Cuts(NamedTuple):
+    """Which kinds of state are cut over replicas."""
+
+    parameters: bool
+    gradients: bool
+    optimizer: bool
 
 
 class Context(Block):
@@ -87,6 +95,15 @@ class Layout(Block):
     def _known_dimensions(cls, value: str) -> str:
         parse_order(value)
         return value
+
+    @property
+    def cuts(self) -> Cuts:
+        """Which state is cut over replicas: what the ZeRO stage cuts, unless ``shard`` gives a degree of its own."""
+        own = (self.shard.parameters, self.shard.gradients, self.shard.optimizer)
+        stages = (3, 2, 1)
+        return Cuts(
+            *(self.zero >= least if degree is None else degree > 1 for degree, least in zip(own, stages, strict=True))
+        )
 
     @property
     def dimensions(self) -> tuple[str, ...]:

@@ -11,8 +11,8 @@ The schedule says how many units of each stage a rank holds at its peak; everyth
   (``gathered``); and ZeRO 2 and 3 shard the gradients of a chunk once the rank turns to another chunk: the largest chunk
   is whole at a time, so that a rank with one chunk keeps all of its gradients;
 * ``versions`` of the weights (PipeDream-2BW: 2);
-* ``layout.shard`` sets other degrees of sharding (HSDP, InternEvo); routed experts are replicated, and so sharded, over
-  ``dp·cp·tp ÷ (ep·expert_tp)`` ranks;
+* ``layout.shard`` sets other degrees of sharding (HSDP, InternEvo), whatever the ZeRO stage; routed experts are
+  replicated, and so sharded, over ``dp·cp·tp ÷ (ep·expert_tp)`` ranks;
 * activations are units in flight × ``kept.stage_kept_bytes``;
 * logits by the stack's ``loss_kept_bytes``: 10 each in a vocabulary-parallel loss (16-bit, fp32, shifted fp32, then the
   gradient in place), 14 in PyTorch's own (16-bit, fp32 log-softmax, and two fp32 gradients);
@@ -30,7 +30,7 @@ from functools import cached_property
 from clustersim.workload.kept import Unit, input_bytes, kept_bytes, layer_kept, routed_tokens, stage_kept_bytes
 from clustersim.workload.layout import Layout
 from clustersim.workload.model import TransformerModel
-from clustersim.workload.parameters import frozen_parameters, local_layer, local_parameters
+from clustersim.workload.parameters import frozen_parameters, local_layer, local_parameters, shared_vocabulary
 from clustersim.workload.precision import NARROW, element_bytes
 from clustersim.workload.stages import LocalParameters, StageContent
 from clustersim.workload.training import FullRecompute, NoRecompute, Recompute, Training
@@ -206,8 +206,8 @@ class Memory:
             held = held.plus(self._local[stage])
         if self.vocabulary_ranks > 1:
             words = self.model.vocab * self.model.hidden / self.layout.tp
-            held = held.plus(LocalParameters(words / self.vocabulary_ranks - words * any(s.head for s in stages)))
-        return held
+            return held.plus(LocalParameters(words / self.vocabulary_ranks - words * any(s.head for s in stages)))
+        return held.plus(LocalParameters(shared_vocabulary(self.model, stages, tp=self.layout.tp)), -1)
 
     @property
     def _cut(self) -> dict[str, int]:
@@ -225,7 +225,7 @@ class Memory:
 
     def states(self, stages: Sequence[StageContent]) -> tuple[float, float, float]:
         """Bytes of weights, gradients and optimizer state of one rank."""
-        held, trained, training = self.parameters(stages), self.trained(stages), self.training
+        held, trained, training, cuts = self.parameters(stages), self.trained(stages), self.training, self.layout.cuts
         wide = training.precision in ("fp32", "tf32")
         weight = 4.0 if wide else 2.0
         cast = 2 * element_bytes(training.precision) if training.precision in NARROW else 0.0
@@ -233,7 +233,7 @@ class Memory:
         state = (
             training.optimizer.state_bytes_per_param
             + self.unit.stack.step_gradient_bytes
-            - (4.0 if wide and self.layout.zero < 3 else 0.0)
+            - (4.0 if wide and not cuts.parameters else 0.0)
         )
         ends, layers = self._ends(stages), self._largest_layer(stages)
         weights, gradients = weight * held.total + cast * (held.total - ends), gradient * trained.total
@@ -242,20 +242,28 @@ class Memory:
             weights = min(weights, (weight + cast) * self._most(stages, self.gathered))
         elif sharded or training.offload.parameters != "none":
             weights = min(weights, weight * ends + (weight + cast) * 2 * layers)
-        if sharded and trained.total < held.total:  # frozen weights have no master copy: their shards come on top
+        if sharded and self._finer_optimizer:  # no master shard of the same cut stands for the weights' own
+            weights = min(weight * held.total, weights + weight * self._shard(held, shard.parameters))
+        elif sharded and trained.total < held.total:  # frozen weights have no master copy: their shards come on top
             still = held if training.lora is not None else held.plus(trained, -1)
             weights = min(weight * held.total, weights + weight * self._shard(still, None))
-        if self.layout.zero >= 2 and self.gathered is None:
+        if cuts.gradients and self.gathered is None:
             whole = 2 * layers if self.layout.pp == 1 else self._most(stages, 1)
             gradients = gradient * min(trained.total, self._shard(trained, shard.gradients) + whole)
         weights *= self.versions
-        optimizer = max(0.0, state) * (self._shard(trained, shard.optimizer) if self.layout.zero else trained.total)
+        optimizer = max(0.0, state) * (self._shard(trained, shard.optimizer) if cuts.optimizer else trained.total)
         return weights, gradients, optimizer if training.offload.optimizer == "none" else 0.0
 
     @property
     def _sharded(self) -> bool:
         """Whether weights are gathered for use and dropped again."""
-        return self.layout.zero == 3 and (self.layout.pp == 1 or self.gathered is not None)
+        return self.layout.cuts.parameters and (self.layout.pp == 1 or self.gathered is not None)
+
+    @property
+    def _finer_optimizer(self) -> bool:
+        """Whether optimizer state is cut over more ranks than weights are."""
+        ranks, shard = self.replicas.dense, self.layout.shard
+        return (shard.parameters or ranks) < (shard.optimizer or (ranks if self.layout.cuts.optimizer else 1))
 
     def _most(self, stages: Sequence[StageContent], count: int) -> float:
         """Parameters of the ``count`` largest of a rank's stages."""

@@ -21,12 +21,12 @@ def update_seconds(
     device: Device,
     stack: Stack,
     optimizer: Optimizer,
-    zero: int,
+    cut_weights: bool,
 ) -> float:
     """Seconds of the optimizer step on one GPU.
 
     Bytes scale with the optimizer's state against Adam's 12 bytes. ZeRO shards all but what touches every local
-    parameter (writing the updated weights back); with ZeRO 3 nothing but the shard is touched.
+    parameter (writing the updated weights back); where weights are cut too (ZeRO 3) nothing but the shard is touched.
     """
     scale = (
         (optimizer.state_bytes_per_param + 50.0) / 62.0
@@ -38,9 +38,9 @@ def update_seconds(
     rate = device.gpu.memory_bandwidth * OPTIMIZER_SHARE
     seconds = 0.0
     for count, over in ((parameters.dense, shards), (parameters.expert, expert_shards)):
-        if zero == 0 or over <= 1:
+        if over <= 1:
             seconds += count * whole / rate
-        elif zero == 3:
+        elif cut_weights:
             seconds += count / over * whole / rate
         else:
             seconds += count * (everywhere + (whole - everywhere) / over) / rate

@@ -2,11 +2,12 @@
 
 Linear layers are counted with their biases where the model has them; a norm has h weights, and h biases more where it
 is a LayerNorm of a model with biases. A tied output head adds nothing to the model, but with pipeline parallelism its
-stage holds a copy of the embedding.
+stage holds a copy of the embedding, unless both lie on one rank.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from clustersim.workload.model import LatentAttention, TransformerModel
@@ -159,6 +160,15 @@ def local_parameters(model: TransformerModel, stage: StageContent, *, tp: int = 
         held = held.plus(local_layer(model, model.moe is not None, tp=tp, ep=ep, expert_tp=expert_tp), stage.mtp)
         held = held.plus(LocalParameters(3 * norm_parameters(model) + 2 * model.hidden**2 / tp), stage.mtp)
     return held
+
+
+def shared_vocabulary(model: TransformerModel, stages: Iterable[StageContent], *, tp: int = 1) -> float:
+    """Parameters that the sum over a GPU's ``stages`` counts more than once: a tied embedding is one matrix, wherever
+    its first and last stage lie on one GPU (placements in a V, two chains)."""
+    if not model.tied_embeddings:
+        return 0.0
+    copies = sum(stage.embedding or stage.head for stage in stages)
+    return max(0, copies - 1) * model.vocab * model.hidden / tp
 
 
 def frozen_parameters(model: TransformerModel, stage: StageContent, *, tp: int = 1, ep: int = 1,

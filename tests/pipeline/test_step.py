@@ -15,10 +15,12 @@ from clustersim.pipeline.dependencies import CODE
 from clustersim.pipeline.ops import Kind
 from clustersim.pipeline.schedule import Pipeline, get_schedule, schedule_names
 from clustersim.pipeline.step import StepModel, data_stall
+from clustersim.pipeline.step_memory import step_memory
 from clustersim.pipeline.text import to_csv
 from clustersim.scenario.load import load
 from clustersim.workload.model import TransformerModel
 from clustersim.workload.order_statistics import expected_maximum
+from clustersim.workload.parameters import model_parameters
 from clustersim.workload.profile import PassTimes, Profile
 from clustersim.workload.stack import Stack
 from tests.workload.jobs import cluster, gpt, llama, step, training
@@ -247,6 +249,36 @@ def test_vocabulary_parallelism_moves_the_head_to_all_ranks() -> None:
     )
     assert spread.step_time().seconds < plain.step_time().seconds
     assert spread.replayers[0].spent.sum() == pytest.approx(plain.replayers[0].spent.sum(), rel=0.02)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "chunks", "copies"),
+    [("1f1b", 1, 2), ("interleaved-1f1b", 2, 2), ("zb-v", 2, 1), ("v-half", 2, 1), ("dualpipe", 1, 2)],
+)
+def test_a_tied_embedding_is_held_once_a_rank(schedule: str, chunks: int, copies: int) -> None:
+    """All ranks together hold the model, and one more copy of the vocabulary where its ends lie on different ranks (with
+    two chains, of which each rank holds a stage, everything twice but the vocabulary, which both ends share)."""
+    model = gpt(8, tied_embeddings=True)
+    built = step(model, layout={"pp": 4, "chunks": chunks, "dp": 1}, schedule=schedule, global_batch=16)
+    words, whole = model.vocab * model.hidden, model_parameters(model).total
+    chains = built.plan.shape.program.chains
+    assert sum(held.total for held in built.costs.rank_parameters) == pytest.approx(
+        chains * (whole - words) + copies * words, rel=1e-12
+    )
+    memory = step_memory(built)
+    assert [memory.parameters(stages).total for stages in memory.stages] == pytest.approx(
+        [held.total for held in built.costs.rank_parameters], rel=1e-12
+    )
+
+
+@pytest.mark.parametrize(("schedule", "message"), [("interleaved-1f1b", True), ("zb-v", False)])
+def test_the_ends_of_a_tied_embedding_exchange_gradients_only_between_ranks(schedule: str, message: bool) -> None:
+    tails = [
+        step(gpt(8, tied_embeddings=tied), layout={"pp": 4, "chunks": 2, "dp": 1}, schedule=schedule, global_batch=16)
+        .ends[0].tail for tied in (True, False)
+    ]  # fmt: skip
+    assert (tails[0] > tails[1]) is message
+    assert tails[1] == 0.0
 
 
 def test_slices_of_a_causal_sequence_cost_more_towards_the_end() -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clustersim.checkpoint.state import state_bytes
 from clustersim.errors import InputError
 from clustersim.pipeline.conditions import Conditions
 from clustersim.pipeline.schedule import Pipeline, get_schedule
@@ -31,6 +32,45 @@ def job(zero: int, schedule: str | dict[str, Any] = "1f1b", *, pp: int = 4, batc
 def test_a_higher_zero_stage_never_holds_more(schedule: str, pp: int) -> None:
     peaks = [memory_report(job(zero, schedule, pp=pp)).peak_bytes for zero in range(4)]
     assert all(more <= less for less, more in pairwise(peaks))
+
+
+@pytest.mark.parametrize("pp", [1, 4])
+@pytest.mark.parametrize(
+    ("zero", "shard", "same"),
+    [
+        (0, {"optimizer": 2}, 1),
+        (3, {"parameters": 1, "gradients": 1}, 1),
+        (1, {"gradients": 2}, 2),
+        (3, {"parameters": 1}, 2),
+        (0, {"parameters": 2, "gradients": 2, "optimizer": 2}, 3),
+        (1, {"parameters": 2, "gradients": 2}, 3),
+        (3, {"parameters": 1, "gradients": 1, "optimizer": 1}, 0),
+    ],
+)
+def test_degrees_say_all_and_the_stage_only_their_defaults(
+    zero: int, shard: dict[str, int], same: int, pp: int
+) -> None:
+    """Two replicas: a stage with degrees of its own is the stage that has them, in bytes and in seconds."""
+    given, stage = job(zero, pp=pp, layout={"shard": shard}), job(same, pp=pp)
+    assert memory_report(given) == memory_report(stage)
+    assert given.step_time().breakdown == stage.step_time().breakdown
+    states = [state_bytes(MODEL, built.plan.training, built.plan.layout, 4 * pp) for built in (given, stage)]
+    assert states[0] == states[1]
+
+
+def test_weights_cut_by_less_than_their_optimizer_keep_a_shard_of_their_own() -> None:
+    """Eight replicas, weights cut over two, optimizer state over all: half of the weights stay, and what is gathered."""
+    model = TransformerModel.preset("llama3-8b")
+    reports = {
+        degree: memory_report(
+            step(model, layout={"dp": 8, "zero": 1, "shard": {"parameters": degree}}, seq_len=4096, global_batch=8)
+        ).stages[0]
+        for degree in (1, 2, 4)
+    }
+    whole = reports[1].weights
+    assert reports[2].weights - reports[4].weights == pytest.approx(whole / 4, rel=1e-9)
+    assert whole / 2 < reports[2].weights < whole
+    assert reports[2].optimizer == reports[1].optimizer
 
 
 def test_weights_that_stay_gathered_are_gathered_once_a_step() -> None:
