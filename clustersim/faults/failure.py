@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -56,6 +56,8 @@ TAKES_NODES = frozenset({Severity.GPU, Severity.NODE, Severity.NVLINK_DOMAIN, Se
 class FailureModel(Part, family="failure"):
     """One cause of failures."""
 
+    replays: ClassVar[bool] = False
+    """Whether it plays a log again, in which a node that is down may fail once more."""
     name: str = "failure"
     component: Component = "node"
     severity: Severity = Severity.NODE

@@ -63,7 +63,7 @@ def simulate_log(causes: Sequence[FailureModel], cluster: Cluster, window_s: flo
         if not hit.cause.severity.takes_nodes:
             continue
         for node in (hit.node,) if hit.node is not None else range(hit.first, hit.last):
-            replayed = getattr(hit.cause, "replays", False)
+            replayed = hit.cause.replays
             if node in down and not replayed:
                 continue
             end = time + hit.repair_s + (hit.detection_s if replayed else 0.0)  # a log's down time holds its detection

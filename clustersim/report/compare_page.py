@@ -282,7 +282,8 @@ def _method(found: Comparison) -> str:
         f"<p>{count} replicas each under seed {found.seed}. Replica r of every scenario sees the same "
         "failures, so differences are paired: their 95 % interval is "
         "Student's over the differences of replicas. A verdict needs an interval that excludes 0; "
-        "with several pairs each has its own 5 % chance of a false one.</p>"
+        "with several pairs each has its own 5 % chance of a false one. “One every” is a mean over the replicas that "
+        "were interrupted at all.</p>"
     )
 
 

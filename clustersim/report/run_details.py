@@ -198,7 +198,9 @@ def method_section(answer: Answer, provenance: dict[str, Any]) -> str:
         "op; the run is a discrete-event simulation of failures, detection, "
         "spares, repair, storage, saves and recovery, and asks the step model for the step's time. "
         "Intervals are 95 % intervals of the mean over replicas (Student's t): "
-        "they hold luck, not the error of the inputs or of the models."
+        "they hold luck, not the error of the inputs or of the models. "
+        "“One every” (mtti_s) is a mean over those replicas that were interrupted at all: where many were not, "
+        "wall time ÷ interruptions of all replicas together is longer."
     )
     names = ("mean", "sd", "p05", "p50", "p95")
     rows = [

@@ -17,6 +17,8 @@ from clustersim.faults.fit.lifetimes import Lifetimes, fit
 from clustersim.faults.fit.log import FaultLog, read_log
 from clustersim.faults.fit.model import FittedFailures, fit_failures
 from clustersim.faults.fit.recurrent import fit_recurrent
+from clustersim.faults.fit.repairs import fit_repairs
+from clustersim.faults.fit.returns import mass_returns
 from clustersim.faults.simulate import simulate_log
 from clustersim.hardware.cluster import Cluster
 
@@ -42,7 +44,7 @@ def covered(replica: int) -> dict[str, bool]:
     clusters = find_clusters(log)
     joint = fit_recurrent(log, clusters, calendar=False, families=("weibull",))
     found = {name: low <= TRUTH[name] <= high for name, (low, high) in joint.ci95.items()}
-    low, high = clusters.followers_ci95
+    low, high = clusters.ci95
     found["followers"] = low <= FOLLOWERS <= high
     repair = fit(Lifetimes.of(log.down_s, log.closed), "weibull")
     for name, value, (low, high) in zip(("repair_shape", "repair_scale"), (REPAIR_SHAPE, REPAIR_SCALE), repair.intervals, strict=True):
@@ -76,35 +78,86 @@ def fitted(trace: FaultLog) -> FittedFailures:
     return fit_failures(trace, intervals=False)
 
 
-def medians(fitted: FittedFailures, replicas: int) -> dict[str, float]:
-    rows = [describe(log).row() for log in fitted.simulate(replicas)]
+def medians(fitted: FittedFailures, replicas: int, seed: int = 0) -> dict[str, float]:
+    rows = [describe(log).row() for log in fitted.simulate(replicas, seed)]
     return {key: float(np.median([row[key] for row in rows])) for key in rows[0]}  # type: ignore[arg-type]
 
 
-def test_the_fitted_trace_simulates_like_the_trace(fitted: FittedFailures) -> None:
-    found = medians(fitted, 20)
-    assert found["recurrence"] == pytest.approx(0.312, abs=0.05)
-    assert found["cooccurrence"] == pytest.approx(0.269, abs=0.05)
-    assert found["down_p50"] == pytest.approx(7, abs=3)
-    assert found["faults"] == pytest.approx(584, rel=0.1)
-    assert found["down_p99"] > 22  # independent failures: 17
-
-
-@pytest.mark.prove
-def test_nodes_down_of_the_fitted_trace(fitted: FittedFailures) -> None:
-    # Medians over 200 replicas. The log's own 99th percentile, 31, lies within the replicas' 90 % range; the median of the model
-    # is 27 (see docs/failures.md for what is not explained).
-    found = medians(fitted, 200)
+def check_figures(found: dict[str, float]) -> None:
+    """The five figures of the trace, by the same estimators, within what was asked for."""
     assert found["recurrence"] == pytest.approx(0.312, abs=0.05)
     assert found["cooccurrence"] == pytest.approx(0.269, abs=0.05)
     assert found["down_p50"] == pytest.approx(7, abs=3)
     assert found["down_p90"] == pytest.approx(22, abs=3)
+    assert found["down_p99"] == pytest.approx(31, abs=3)
+    assert found["faults"] == pytest.approx(584, rel=0.1)
+
+
+def test_the_fitted_trace_simulates_like_the_trace(fitted: FittedFailures) -> None:
+    check_figures(medians(fitted, 200))
 
 
 @pytest.mark.prove
-@pytest.mark.xfail(strict=True, reason="known miss: the median of the model's 99th percentile is 27 (docs/failures.md)")
-def test_the_99th_percentile_of_nodes_down_of_the_fitted_trace(fitted: FittedFailures) -> None:
-    assert medians(fitted, 200)["down_p99"] == pytest.approx(31, abs=3)
+@pytest.mark.parametrize("seed", [1, 2, 3, 4, 5])
+def test_the_fitted_trace_simulates_like_the_trace_whatever_the_seed(fitted: FittedFailures, seed: int) -> None:
+    check_figures(medians(fitted, 400, seed))
+
+
+def test_one_mass_return_explains_what_steps_of_the_speed_do_not(trace: FaultLog, fitted: FittedFailures) -> None:
+    # 15 nodes that were down for 31 to 85 days were back within 90 s. Without it the same periods of 60 d fit worse by far.
+    each, factor = fitted.repairs.surges[0]
+    assert each.begin_s / DAY == pytest.approx(117.71, abs=0.01)
+    assert (each.nodes, each.repairs) == (15, 9)
+    assert fitted.repairs.surge_work_s(each, factor) > 5 * DAY
+    assert fitted.recurrent.regular
+    assert fitted.recurrent.aic < fit_recurrent(trace, fitted.clusters, calendar=False, intervals=False).aic - 20
+
+
+def test_the_block_is_written_out_in_full(fitted: FittedFailures) -> None:
+    text = fitted.yaml()
+    assert "&" not in text
+    assert "*" not in text
+
+
+def planted(replica: int, *speed: dict[str, object]) -> FaultLog:
+    """Half a year of 400 nodes whose repairs take 8 d in the mean, done at a speed that is said."""
+    cause = FailureModel.build({"kind": "fleet", "mtbf": 120 * DAY, "repair_speed": list(speed),
+                                "repair": {"kind": "weibull", "shape": 0.6, "scale": 5 * DAY}})  # fmt: skip
+    return simulate_log([cause], CLUSTER, 180 * DAY, replica=replica)
+
+
+def test_a_planted_mass_return_is_found_with_its_work() -> None:
+    work = 20 * DAY  # in 2 min
+    log = planted(0, {"kind": "surge", "start": 100 * DAY, "length": 120.0, "times": work / 120})
+    clusters = find_clusters(log)
+    (found,) = mass_returns(log, clusters)
+    assert found.begin_s <= 100 * DAY + 120
+    assert found.end_s >= 100 * DAY
+    repairs = fit_repairs(log, clusters, intervals=False)
+    ((each, factor),) = repairs.surges
+    assert repairs.family.name == "weibull"
+    assert repairs.values == pytest.approx((0.6, 5 * DAY), rel=0.25)
+    # of ~24 nodes down those with less than 20 d of work left come back: the share says the work to some half of it
+    assert repairs.surge_work_s(each, factor) == pytest.approx(work, rel=0.6)
+
+
+def test_no_mass_return_is_found_where_there_is_none() -> None:
+    # At a chance of 1 % a log, two or more in 20 logs would be one in 60.
+    logs = [planted(replica) for replica in range(20)]
+    assert sum(len(mass_returns(log, find_clusters(log))) for log in logs) <= 1
+
+
+def test_faults_of_one_cause_that_are_back_together_are_one_group() -> None:
+    # Followers come over hours and share their primary's repair: far beyond the 10 minutes in which starts are linked.
+    burst = {"followers": 0.3, "dispersion": 0.4, "delay": {"kind": "exponential", "mean": 3600.0}, "shared_repair": 1.0}
+    cause = FailureModel.build({"kind": "fleet", "mtbf": 250 * DAY, "bursts": [burst],
+                                "repair": {"kind": "exponential", "mean": 5 * DAY}})  # fmt: skip
+    log = simulate_log([cause], CLUSTER, 350 * DAY, replica=1)
+    clusters = find_clusters(log)
+    low, high = clusters.together.ci95
+    assert low < 0.3 < high
+    assert clusters.together.delay.mean(*clusters.together.delay_values) == pytest.approx(3600, rel=0.25)
+    assert clusters.apart.mean < 0.02
 
 
 def test_the_block_is_a_scenario_that_runs(fitted: FittedFailures) -> None:

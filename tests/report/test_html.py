@@ -220,3 +220,7 @@ def test_the_page_of_the_main_scenario_is_written_within_two_seconds() -> None:
     page = report_page(answer, story)
     assert time.process_time() - start < 2.0
     assert len(page.encode()) < 2e6
+
+
+def test_the_mean_time_between_interruptions_says_whose_mean_it_is() -> None:
+    assert "a mean over those replicas that were interrupted at all" in " ".join(Parsed(small_page()).text)

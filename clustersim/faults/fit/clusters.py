@@ -1,10 +1,19 @@
-"""Faults that start together: which fault is a primary, which follows it, and how large the groups are.
+"""Faults that belong together: which fault is a primary, which follows it, and how large the groups are.
 
-A fault whose start is within ``link_s`` of the fault before it (on whatever node) belongs to the same group; the first of
-a group is the primary, the others its followers. The number of followers of a primary is fitted by a negative binomial
-with mean ``followers`` and dispersion ``r`` (small: mostly none, now and then many; a Poisson number for r → ∞):
+Faults belong to the same group
 
-    P(0) = (r / (r + followers)) ** r,   variance = followers + followers² / r
+* if they start within ``LINK_S`` of each other (a chain of such, on whatever nodes), or
+* if they start within ``EVENT_S`` of each other and are back within ``LINK_S`` of each other: one cause that took its time to
+  take all of its nodes, and one repair.
+
+The first of a group is the primary, the others its followers: those that were back together with it *share its repair*, the
+others have one of their own. The number of either that a primary has is fitted by a negative binomial with mean ``m`` and
+dispersion ``r`` (small: mostly none, now and then many; a Poisson number for r → ∞):
+
+    P(0) = (r / (r + m)) ** r,   variance = m + m² / r
+
+Coincidences are taken off the means: as many starts as a Poisson process of the same rate would have within ``LINK_S``, and
+as many common ends as there are when every fault is given the down time of another one.
 
 A fault of a group whose node was repaired less than 7 days before is taken as a recurrence and not as a follower: in the
 public trace a third of all that start together are such, a tenfold of what chance picks.
@@ -19,64 +28,156 @@ import numpy as np
 
 from clustersim.faults.fit.calendar import WIDTHS_S, Periods, edges_of
 from clustersim.faults.fit.describe import gaps_after_repair
-from clustersim.faults.fit.families import Array
-from clustersim.faults.fit.lifetimes import CHI2_95
+from clustersim.faults.fit.families import EXPONENTIAL, Array, Family
+from clustersim.faults.fit.lifetimes import CHI2_95, Lifetimes, compare
 from clustersim.faults.fit.log import FaultLog
 
 LINK_S = 600.0
-"""Starts closer than this count as one group (10 min: the window of the co-occurrence figure)."""
+"""Starts closer than this count as one group (10 min: the window of the co-occurrence figure); ends as one return."""
+EVENT_S = 6 * 3600.0
+"""Faults that are back together count as one group if they started within this of each other."""
 RECENT_S = 7 * 86400.0
 """A fault this soon after a repair is a recurrence (7 days: the window of the recurrence figure)."""
+_TURNS = 20
+"""Rearrangements of the down times over which coincidences are averaged."""
+_LEAST_DELAYS = 10
+"""Delays from which on more than their mean is fitted."""
+
+
+@dataclass(frozen=True)
+class Followers:
+    """How many follow a primary, and when.
+
+    Attributes:
+        mean: mean number for each primary, coincidences taken off.
+        ci95: profile likelihood interval of the same.
+        dispersion: r of the negative binomial.
+        delay: family of the time from the primary to a follower; ``delay_values`` its parameters, seconds.
+        calendar: factors on the mean by the time of the primary, their width chosen by AIC.
+    """
+
+    mean: float
+    ci95: tuple[float, float]
+    dispersion: float
+    delay: Family
+    delay_values: tuple[float, ...]
+    calendar: Periods
 
 
 @dataclass(frozen=True)
 class Clusters:
-    """Groups of faults that start together.
+    """Groups of faults.
 
     Attributes:
         primary: index of the fault that each one started with, shape ``(n,)``; its own index for the first of a group.
         follower: true for faults that another one brought with it, shape ``(n,)``.
-        followers: mean number of followers of a primary, coincidences taken off.
-        followers_ci95: profile likelihood interval of the same.
-        dispersion: r of the negative binomial.
-        spread_s: mean time from a primary to a follower of it.
-        shared_repair: share of followers that were back together with their primary (within ``link_s``).
+        shared: true for followers that were back together with their primary, shape ``(n,)``.
+        together: those of ``shared``.
+        apart: the other followers.
+        ci95: profile likelihood interval of the mean number of followers, both kinds together.
     """
 
     primary: np.ndarray
     follower: np.ndarray
-    followers: float
-    followers_ci95: tuple[float, float]
-    dispersion: float
-    spread_s: float
-    shared_repair: float
-    calendar: Periods
-    """Factors on the mean number of followers by the time of the primary, their width chosen by AIC."""
+    shared: np.ndarray
+    together: Followers
+    apart: Followers
+    ci95: tuple[float, float]
+
+    @property
+    def followers(self) -> float:
+        """Mean number of followers of a primary."""
+        return self.together.mean + self.apart.mean
 
     def without_calendar(self, window_s: float) -> Clusters:
-        """The same with a constant mean."""
-        return replace(self, calendar=Periods.flat(window_s))
+        """The same with constant means."""
+        flat = Periods.flat(window_s)
+        return replace(self, together=replace(self.together, calendar=flat), apart=replace(self.apart, calendar=flat))
 
 
-def find_clusters(log: FaultLog, link_s: float = LINK_S) -> Clusters:
+def find_clusters(log: FaultLog) -> Clusters:
     """The groups of a log, and the parameters that draw such groups."""
+    primary = _primaries(log)
+    follower = (primary != np.arange(len(log))) & ~_recent(log, RECENT_S)
+    shared = follower & (np.abs(log.end_s - log.end_s[primary]) <= LINK_S)
+    firsts = np.unique(primary)
+    starts = len(firsts) / log.window_s * LINK_S  # followers that a Poisson process of the primaries' rate would feign
+    ends = _feigned(log) / max(len(firsts), 1)
+    both = _counts(primary, follower, firsts)
+    low, high = negative_binomial(both)[2]
+    return Clusters(primary, follower, shared, _followers(log, primary, shared, firsts, ends),
+                    _followers(log, primary, follower & ~shared, firsts, starts),
+                    (max(low - starts - ends, 0.0), max(high - starts - ends, 0.0)))  # fmt: skip
+
+
+def _primaries(log: FaultLog) -> np.ndarray:
+    """Of each fault the first one of its group."""
     n = len(log)
+    first = np.arange(n)
     opens = np.ones(n, dtype=bool)
-    opens[1:] = np.diff(log.start_s) > link_s
-    primary = np.maximum.accumulate(np.where(opens, np.arange(n), 0))
-    group = np.cumsum(opens) - 1
-    follower = ~opens & ~_recent(log, RECENT_S)
-    numbers = np.bincount(group, weights=follower).astype(np.float64)
-    chance = len(numbers) / log.window_s * link_s  # followers that a Poisson process of the primaries' rate would feign
-    raw, dispersion, ends = negative_binomial(numbers)
-    mean = max(raw - chance, 0.0)
-    delays = (log.start_s - log.start_s[primary])[follower]
-    together = np.abs(log.end_s - log.end_s[primary])[follower] <= link_s
-    share = float(together.mean()) if follower.any() else 0.0
-    spread = float(delays.mean()) if follower.any() else 0.0
-    interval = (max(ends[0] - chance, 0.0), max(ends[1] - chance, 0.0))
-    calendar, dispersion = _calendar(numbers, log.start_s[opens], log.window_s, dispersion)
-    return Clusters(primary, follower, mean, interval, dispersion, spread, share, calendar)
+    opens[1:] = np.diff(log.start_s) > LINK_S
+    chain = np.maximum.accumulate(np.where(opens, np.arange(n), 0))
+    links = [(row, int(chain[row])) for row in range(n)] + _common_ends(log.start_s, log.end_s)
+
+    def root(row: int) -> int:
+        while first[row] != row:
+            first[row] = first[first[row]]
+            row = int(first[row])
+        return row
+
+    for row, other in links:
+        low, high = sorted((root(row), root(other)))
+        first[high] = low
+    return np.array([root(row) for row in range(n)], dtype=np.int64)
+
+
+def _common_ends(start_s: Array, end_s: Array) -> list[tuple[int, int]]:
+    """Pairs of faults (sorted by start) that start within ``EVENT_S`` and are back within ``LINK_S`` of each other."""
+    pairs = []
+    until = np.searchsorted(start_s, start_s + EVENT_S, side="right")
+    for row in range(len(start_s)):
+        if not np.isfinite(end_s[row]):
+            continue
+        near = np.flatnonzero(np.abs(end_s[row + 1 : until[row]] - end_s[row]) <= LINK_S) + row + 1
+        pairs += [(int(other), row) for other in near]
+    return pairs
+
+
+def _feigned(log: FaultLog) -> float:
+    """Faults that would join a group by a common end if down times had nothing to do with each other."""
+    n = len(log)
+    down = log.end_s - log.start_s
+    joined = 0
+    for turn in range(1, _TURNS + 1):
+        rolled = log.start_s + np.roll(down, turn * n // (_TURNS + 1))
+        pairs = _common_ends(log.start_s, rolled)
+        joined += len({later for later, row in pairs if log.start_s[later] - log.start_s[row] > LINK_S})
+    return joined / _TURNS
+
+
+def _counts(primary: np.ndarray, member: np.ndarray, firsts: np.ndarray) -> Array:
+    """Members of each group, as many entries as ``firsts``."""
+    numbers = np.bincount(primary[member], minlength=int(firsts.max(initial=0)) + 1).astype(np.float64)
+    return np.asarray(numbers[firsts])
+
+
+def _followers(log: FaultLog, primary: np.ndarray, member: np.ndarray, firsts: np.ndarray, chance: float) -> Followers:
+    """The law of one kind of followers; ``chance``: coincidences a primary."""
+    numbers = _counts(primary, member, firsts)
+    raw, dispersion, (low, high) = negative_binomial(numbers)
+    calendar, dispersion = _calendar(numbers, log.start_s[firsts], log.window_s, dispersion)
+    family, values = _delay((log.start_s - log.start_s[primary])[member], log.resolution_s)
+    interval = (max(low - chance, 0.0), max(high - chance, 0.0))
+    return Followers(max(raw - chance, 0.0), interval, dispersion, family, values, calendar)
+
+
+def _delay(delays: Array, resolution_s: float) -> tuple[Family, tuple[float, ...]]:
+    """Family and parameters of the delays; of a few only their mean."""
+    delays = np.maximum(delays, max(resolution_s / 2, 1.0))
+    if len(delays) < _LEAST_DELAYS:
+        return EXPONENTIAL, (float(delays.mean()) if len(delays) else 1.0,)
+    best = compare(Lifetimes.of(delays), intervals=False)[0]
+    return best.family, best.values
 
 
 def _calendar(numbers: Array, times: Array, window_s: float, dispersion: float) -> tuple[Periods, float]:

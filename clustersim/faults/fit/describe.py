@@ -78,20 +78,13 @@ def gaps_after_repair(log: FaultLog) -> tuple[Array, np.ndarray, np.ndarray]:
         window's end where no fault followed), whether a fault followed, and the index of that fault (-1 if none).
         A fault during another's down time has a gap of 0.
     """
-    gaps, observed, following = [], [], []
     order = np.lexsort((log.start_s, log.node))
-    for position, row in enumerate(order):
-        end = log.end_s[row]
-        after = order[position + 1] if position + 1 < len(order) else -1
-        if after >= 0 and log.node[after] == log.node[row]:
-            gaps.append(max(log.start_s[after] - end, 0.0))
-            observed.append(True)
-            following.append(after)
-        elif end <= log.window_s:
-            gaps.append(log.window_s - end)
-            observed.append(False)
-            following.append(-1)
-    return np.array(gaps), np.array(observed, dtype=bool), np.array(following, dtype=np.int64)
+    after = np.append(order[1:], -1)
+    follows = np.append(log.node[order[1:]] == log.node[order[:-1]], False)[: len(order)]
+    ends = log.end_s[order]
+    until = np.where(follows, log.start_s[after], log.window_s)
+    seen = follows | (ends <= log.window_s)
+    return np.maximum(until - ends, 0.0)[seen], follows[seen], np.where(follows, after, -1)[seen]
 
 
 def recurrence(log: FaultLog, within_s: float = 7 * DAY) -> float | None:
@@ -106,8 +99,10 @@ def cooccurrence(log: FaultLog, within_s: float = 600.0) -> float | None:
         return None
     low = np.searchsorted(log.start_s, log.start_s - within_s, side="left")
     high = np.searchsorted(log.start_s, log.start_s + within_s, side="right")
-    near = [bool(np.any(log.node[a:b] != own)) for a, b, own in zip(low, high, log.node, strict=True)]
-    return float(np.mean(near))
+    runs = np.flatnonzero(np.diff(log.node)) + 1  # a run is of faults of one node in a row: others lie before and behind it
+    run = np.searchsorted(runs, np.arange(len(log)), side="right")
+    first, last = np.concatenate([[0], runs])[run], np.concatenate([runs, [len(log)]])[run]
+    return float(((first > low) | (last < high)).mean())
 
 
 def down_profile(log: FaultLog) -> tuple[Array, np.ndarray]:
@@ -122,19 +117,15 @@ def down_profile(log: FaultLog) -> tuple[Array, np.ndarray]:
 
 def merged_down(log: FaultLog) -> tuple[Array, Array]:
     """Begins and ends of the down times, those of one node that touch or overlap made one; cut at the window."""
+    if not len(log):
+        return np.empty(0), np.empty(0)
     order = np.lexsort((log.start_s, log.node))
-    begins: list[float] = []
-    ends: list[float] = []
-    last = -1
-    for row in order:
-        start, end = float(log.start_s[row]), float(min(log.end_s[row], log.window_s))
-        if log.node[row] == last and start <= ends[-1]:
-            ends[-1] = max(ends[-1], end)
-        else:
-            begins.append(start)
-            ends.append(end)
-        last = log.node[row]
-    return np.array(begins), np.array(ends)
+    start, end = log.start_s[order], np.minimum(log.end_s, log.window_s)[order]
+    apart = log.node[order] * (2 * log.window_s)  # one node after the other on one axis
+    latest = np.maximum.accumulate(end + apart)
+    which = np.maximum.accumulate(np.where(end + apart >= latest, np.arange(len(end)), 0))
+    opens = np.concatenate([[True], (start + apart)[1:] > latest[:-1]])
+    return start[opens], end[which[np.concatenate([opens[1:], [True]])]]
 
 
 def down_quantiles(log: FaultLog, levels: tuple[float, ...]) -> tuple[float, ...]:

@@ -6,7 +6,7 @@ Frailty, recurrence and clusters explain some of the same faults, so the order m
    before, which count as recurrences;
 2. **frailty, recurrence, base rate and calendar**, jointly, on what is left (``recurrent``);
 3. **aftershocks** over hours, on the background that the joint fit leaves (``aftershocks``); the base rate makes room for them;
-4. **repair times** and their speed over the calendar, one repair for those that were back together.
+4. **repair times**, their speed over the calendar and mass returns, one repair for those that were back together.
 """
 
 from __future__ import annotations
@@ -68,23 +68,31 @@ class FittedFailures:
         if bursts := self._bursts():
             entry["bursts"] = bursts
         entry["repair"] = distribution(self.repairs.family, self.repairs.values)
-        if len(self.repairs.speed.factors) > 1:
-            entry["repair_speed"] = [steps(self.repairs.speed)]
+        if speed := self._speed():
+            entry["repair_speed"] = speed
         classes = self._classes()
         if len(classes) > 1:
             entry["classes"] = classes
         return {"failures": [entry], "repair": {"crews": None, "time": entry["repair"]}}
 
+    def _speed(self) -> list[dict[str, Any]]:
+        """How the speed of repair changes: in steps, and for a few minutes at each mass return."""
+        steady, surges = self.repairs.steady, self.repairs.surges
+        found = [steps(steady)] if len(steady.factors) > 1 else []
+        return found + [{"kind": "surge", "start": duration(each.begin_s), "length": duration(each.end_s - each.begin_s),
+                         "times": number(factor)} for each, factor in surges]  # fmt: skip
+
     def _bursts(self) -> list[dict[str, Any]]:
         """Groups that start together, and aftershocks."""
-        groups, shocks, found = self.clusters, self.aftershocks, []
-        if groups.followers > 0:
-            burst: dict[str, Any] = {"followers": number(groups.followers), "dispersion": number(groups.dispersion),
-                                     "delay": {"kind": "exponential", "mean": duration(max(groups.spread_s, 1.0))},
-                                     "shared_repair": number(groups.shared_repair)}  # fmt: skip
-            if len(groups.calendar.factors) > 1:
-                burst["calendar"] = [steps(groups.calendar)]
-            found.append(burst)
+        shocks, found = self.aftershocks, []
+        for each, shared in ((self.clusters.together, 1.0), (self.clusters.apart, 0.0)):
+            if each.mean > 0:
+                burst: dict[str, Any] = {"followers": number(each.mean), "dispersion": number(each.dispersion),
+                                         "delay": distribution(each.delay, each.delay_values),
+                                         "shared_repair": shared}  # fmt: skip
+                if len(each.calendar.factors) > 1:
+                    burst["calendar"] = [steps(each.calendar)]
+                found.append(burst)
         if shocks.number > 0:
             delay = {"kind": "exponential", "mean": duration(shocks.delay_s)}
             found.append({"followers": number(shocks.number), "delay": delay})
@@ -118,6 +126,7 @@ class FittedFailures:
         from ruamel.yaml import YAML
 
         writer = YAML()
+        writer.representer.ignore_aliases = lambda *_: True  # what is written twice is spelt out twice
         writer.default_flow_style = None
         writer.width = 120
         text = io.StringIO()
@@ -137,8 +146,10 @@ class FittedFailures:
             "description": self.description.row(),
             "constant_rate_p": self.constant_rate_p,
             "lemons": [{"node": node, "faults": number_, "p": p} for node, number_, p in self.lemons],
-            "clusters": {"followers": groups.followers, "followers_ci95": list(groups.followers_ci95),
-                         "dispersion": groups.dispersion, "spread_s": groups.spread_s, "shared_repair": groups.shared_repair},
+            "clusters": {"followers": groups.followers, "followers_ci95": list(groups.ci95),
+                         **{name: {"followers": each.mean, "followers_ci95": list(each.ci95), "dispersion": each.dispersion,
+                                   "delay": {"family": each.delay.name, "values": list(each.delay_values)}}
+                            for name, each in (("shared_repair", groups.together), ("own_repair", groups.apart))}},
             "aftershocks": {"number": self.aftershocks.number, "delay_s": self.aftershocks.delay_s,
                             "replaced_share": self.aftershocks.replaced, "aic_gain": self.aftershocks.gain},
             "joint": {"mtbf_s": 1 / joint.rate, "frailty": joint.frailty, "probability": joint.probability,
@@ -147,6 +158,8 @@ class FittedFailures:
                       "ci95": {key: list(ends) for key, ends in joint.ci95.items()}},
             "repair": {"family": repairs.family.name, "values": list(repairs.values), "aic": repairs.aic,
                        "haste": repairs.haste, "mean_error": repairs.mean_error, "zeros": repairs.zeros,
+                       "mass_returns": [{"at_s": each.begin_s, "nodes": each.nodes,
+                                         "work_s": repairs.surge_work_s(each, factor)} for each, factor in repairs.surges],
                        "candidates": [fit.row() for fit in repairs.overall]},
             "fleet_gaps": [fit.row() for fit in self.fleet_gaps],
             "refaults": [fit.row() for fit in self.refaults],

@@ -13,7 +13,8 @@ is integrated out exactly: for a node with events ``j`` and exposure ``A = λ Σ
     L_i = Σ_m e_m Γ(k + m) / Γ(k) · k^k / (k + A)^(k + m) · Π (1 - p F),    Σ_m e_m w^m = Π_j (w λ c_j + r_j)
 
 Both ``c`` and ``p`` may change over the calendar. The factors of ``p`` are those of the recurrence figure itself; those of
-``c`` are updated between maximisations (an EM step) from the share of each event that the base hazard explains.
+``c`` are updated between maximisations (an EM step) from the share of each event that the base hazard explains. Its periods
+lie between change points, or, where first faults are not spread evenly, all have one length: AIC of the joint fit decides.
 """
 
 from __future__ import annotations
@@ -24,7 +25,15 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from clustersim.faults.fit.calendar import Periods, best_edges, cells_of, change_points
+from clustersim.faults.fit.calendar import (
+    WIDTHS_S,
+    Periods,
+    best_edges,
+    cells_of,
+    change_points,
+    constant_rate_p,
+    edges_of,
+)
 from clustersim.faults.fit.clusters import RECENT_S, Clusters
 from clustersim.faults.fit.families import FAMILIES, Array, Family
 from clustersim.faults.fit.log import FaultLog
@@ -35,6 +44,8 @@ UPDATES = 5
 """EM steps of the calendar between two maximisations of the other parameters."""
 LARGEST_SHAPE = 1e4
 """A frailty of this shape is no frailty."""
+UNEVEN_P = 0.01
+"""Periods of one length are tried where first faults spread so unevenly by chance at most this often."""
 
 
 @dataclass(frozen=True)
@@ -76,11 +87,21 @@ class Recurrent:
     """Of each fault of the log: the chance that its repair did not hold (0 where the repair was not seen)."""
     log_likelihood: float
     ci95: dict[str, tuple[float, float]]
+    regular: bool = False
+    """Whether all periods of the calendar have one length."""
+
+    @property
+    def theta(self) -> Array:
+        """The parameters on the scale on which each is free."""
+        logits = [math.log(share) - math.log1p(-share) for share in (self.probability, self.persistence)]
+        return np.array([math.log(self.rate), math.log(self.frailty), logits[0], *np.log(self.delay_values), logits[1]])
 
     @property
     def aic(self) -> float:
-        """Akaike's criterion; each period of a calendar counts as two parameters, its level and its edge."""
-        return 2 * (2 + 2 * len(self.calendar.factors) + 2 * len(self.again.factors)) - 2 * self.log_likelihood
+        """Akaike's criterion: six parameters, and for each further period of a calendar its level, and its edge where that was
+        sought."""
+        periods, again = len(self.calendar.factors) - 1, len(self.again.factors) - 1
+        return 2 * (6 + (periods if self.regular else 2 * periods) + 2 * again) - 2 * self.log_likelihood
 
 
 def spells_of(log: FaultLog, clusters: Clusters) -> Spells:
@@ -126,10 +147,16 @@ def fit_recurrent(log: FaultLog, clusters: Clusters, *, calendar: bool = True,
     spells = spells_of(log, clusters)
     if spells.event.sum() < 3:
         raise ValueError(f"the joint fit needs at least 3 primary faults, there are {int(spells.event.sum())}")
-    fresh = spells.event & ~(spells.age <= RECENT_S)
-    edges = best_edges(spells.end[fresh], spells.window_s) if calendar else np.array([0.0, spells.window_s])
-    fits = [_fit_family(spells, FAMILIES[name], edges, calendar, intervals) for name in families]
-    return min(fits, key=lambda found: found.aic)
+    fresh = spells.end[spells.event & ~(spells.age <= RECENT_S)]
+    window = spells.window_s
+    edges = best_edges(fresh, window) if calendar else np.array([0.0, window])
+    fits = [_fit_family(spells, FAMILIES[name], edges, calendar) for name in families]
+    best = min(fits, key=lambda found: found.aic)
+    if calendar and constant_rate_p(fresh, window) < UNEVEN_P:
+        grids = [edges_of(window, width) for width in WIDTHS_S if window >= 2 * width]
+        regular = [replace(_fit_family(spells, best.delay, each, calendar, best.theta), regular=True) for each in grids]
+        best = min(best, *regular, key=lambda found: found.aic)
+    return replace(best, ci95=_intervals(spells, best)) if intervals else best
 
 
 class _Likelihood:
@@ -208,11 +235,12 @@ class _Likelihood:
         return np.asarray((weight * (shape + power)).sum(axis=1) / (shape + exposure), dtype=np.float64)
 
 
-def _fit_family(spells: Spells, family: Family, edges: Array, calendar: bool, intervals: bool) -> Recurrent:
+def _fit_family(spells: Spells, family: Family, edges: Array, calendar: bool, start: Array | None = None) -> Recurrent:
+    """The fit with one family of the delay and periods with given edges, from where another one ended (null: from a guess)."""
     likelihood = _Likelihood(spells, family)
     up = float((spells.end - spells.begin).sum()) + likelihood.untouched * spells.window_s
     theta = np.array([math.log(spells.event.sum() / up / 1.5), 0.3, -0.8, -0.7 if family.name == "weibull" else 0.8,
-                      math.log(2 * 86400.0), -0.4])  # fmt: skip
+                      math.log(2 * 86400.0), -0.4]) if start is None else start  # fmt: skip
     bounds = [(-40, 0), (-5, math.log(LARGEST_SHAPE)), (-12, 6), (-3, 3), (0, 25), (-12, 6)]
     periods, again = Periods.of(edges, np.ones(len(edges) - 1)), Periods.flat(spells.window_s)
     if calendar:
@@ -227,9 +255,8 @@ def _fit_family(spells: Spells, family: Family, edges: Array, calendar: bool, in
             break
     failed = np.zeros(spells.faults + 1)  # the last one takes what has no fault before it
     failed[spells.fault] = _failed(likelihood, theta, periods, again)
-    fitted = Recurrent(math.exp(theta[0]), math.exp(theta[1]), 1 / (1 + math.exp(-theta[2])), 1 / (1 + math.exp(-theta[5])),
-                       family, (math.exp(theta[3]), math.exp(theta[4])), periods, again, failed[:-1], value, {})  # fmt: skip
-    return replace(fitted, ci95=_intervals(likelihood, theta, periods, again)) if intervals else fitted
+    return Recurrent(math.exp(theta[0]), math.exp(theta[1]), 1 / (1 + math.exp(-theta[2])), 1 / (1 + math.exp(-theta[5])),
+                     family, (math.exp(theta[3]), math.exp(theta[4])), periods, again, failed[:-1], value, {})  # fmt: skip
 
 
 def _loss(likelihood: _Likelihood, periods: Periods, again: Periods, theta: Array) -> float:
@@ -284,10 +311,11 @@ def _again(spells: Spells) -> Periods:
     return Periods(edges, (hits + mean) / (repairs + 1) / mean)
 
 
-def _intervals(likelihood: _Likelihood, theta: Array, periods: Periods, again: Periods) -> dict[str, tuple[float, float]]:
+def _intervals(spells: Spells, fit: Recurrent) -> dict[str, tuple[float, float]]:
     """95 % intervals from the curvature of the log likelihood, on the scale on which each parameter is free."""
     names = ("rate", "frailty", "probability", "delay_shape", "delay_scale", "persistence")
-    curvature = _hessian(lambda at: -likelihood(at, periods, again), theta)
+    likelihood, theta = _Likelihood(spells, fit.delay), fit.theta
+    curvature = _hessian(lambda at: -likelihood(at, fit.calendar, fit.again), theta)
     try:
         covariance = np.linalg.inv(curvature)
     except np.linalg.LinAlgError:

@@ -4,7 +4,8 @@ A repair needs an amount of work with one distribution for all; work is done at 
 that a slow month keeps all nodes down that wait in it, and a fast one sends them back together. With ``V`` the integral of the
 speed, a repair from ``s`` to ``e`` has the likelihood ``f(V(e) - V(s)) · v(e)``. The work of a repair that does not hold is
 ``haste`` times that of one that does (each counts by the chance that it did not hold, as the joint fit of recurrence gives it).
-AIC chooses the length of the periods.
+AIC chooses the length of the periods. Where many repairs that began at different times end together (``returns``), the speed
+has a period of its own of a few minutes: parts have come, and the backlog goes back at once.
 
 Faults that were back together with their primary hold one repair, not several, and are left out. How many nodes are down
 depends on the *mean* down time first (Little's law), and maximum likelihood of a family that does not fit the tail can miss it
@@ -21,11 +22,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from clustersim.faults.fit.calendar import Periods, edges_of
-from clustersim.faults.fit.clusters import LINK_S, Clusters
+from clustersim.faults.fit.clusters import Clusters
 from clustersim.faults.fit.families import Array, Family
 from clustersim.faults.fit.lifetimes import Fit, Lifetimes, compare
 from clustersim.faults.fit.log import FaultLog
 from clustersim.faults.fit.minimum import minimise
+from clustersim.faults.fit.returns import MassReturn, mass_returns
 
 MEAN_TOLERANCE = 0.10
 SEARCHED_S = tuple(days * 86400.0 for days in (10, 15, 20, 30, 60, 90))
@@ -41,10 +43,19 @@ class Repairs:
     values: tuple[float, ...]
     haste: float
     speed: Periods
+    """Of all periods, those of mass returns included; its mean without them is 1."""
+    steady: Periods
+    """The same without mass returns."""
+    surges: tuple[tuple[MassReturn, float], ...]
+    """Mass returns, each with the factor on the steady speed while it lasts."""
     aic: float
     mean_error: float
     overall: list[Fit]
     zeros: int
+
+    def surge_work_s(self, each: MassReturn, factor: float) -> float:
+        """Work in seconds that is done at a mass return: repairs with less of it left end then."""
+        return float((each.end_s - each.begin_s) * factor * self.steady.at(np.array([each.begin_s]))[0])
 
 
 def fit_repairs(log: FaultLog, clusters: Clusters, failed: Array | None = None, *, calendar: bool = True,
@@ -61,15 +72,15 @@ def fit_repairs(log: FaultLog, clusters: Clusters, failed: Array | None = None, 
     Raises:
         ValueError: with fewer than two repairs.
     """
-    primary = clusters.primary
-    shared = clusters.follower & (np.abs(log.end_s - log.end_s[primary]) <= LINK_S)
+    shared = clusters.shared
     keep = ~shared & (log.down_s > 0)
     data = Lifetimes.of(log.down_s[keep], log.closed[keep])
     overall = compare(data, intervals=intervals)
-    edges = [np.array([0.0, log.window_s])]
-    edges += [edges_of(log.window_s, width) for width in SEARCHED_S if calendar and log.window_s >= 2 * width]
+    returns = mass_returns(log, clusters) if calendar else ()
+    widths = [width for width in SEARCHED_S if calendar and log.window_s >= 2 * width]
+    layouts = [Layout.of(edges_of(log.window_s, width), returns) for width in (log.window_s, *widths)]
     weight = None if failed is None else failed[keep]
-    fits = [min((_fit(start, data, log.start_s[keep], each, weight) for each in edges), key=lambda found: found.aic)
+    fits = [min((_fit(start, data, log.start_s[keep], each, weight) for each in layouts), key=lambda found: found.aic)
             for start in overall]  # fmt: skip
     fits = [replace(fit, mean_error=_down_error(fit, data, log.start_s[keep], weight)) for fit in fits]
     truthful = [fit for fit in fits if abs(fit.mean_error) <= MEAN_TOLERANCE]
@@ -78,34 +89,77 @@ def fit_repairs(log: FaultLog, clusters: Clusters, failed: Array | None = None, 
     return replace(chosen, overall=overall, zeros=int((~shared & (log.down_s <= 0)).sum()))
 
 
-def _fit(start: Fit, data: Lifetimes, times: Array, edges: Array, failed: Array | None) -> Repairs:
-    """One shape and scale of the work, one haste, a speed a period of the calendar, by maximum likelihood."""
-    family, shapes, periods = start.family, len(start.values) - 1, len(edges) - 1
-    problem = _Work(start, data, times, edges, failed)
-    first = np.concatenate([np.log(start.values[:-1]), [0.0], np.zeros(periods)])
-    bounds = [(-3.0, 3.0)] * shapes + [(-4.0, 4.0) if failed is not None else (0.0, 0.0)] + [(-6.0, 6.0)] * periods
+@dataclass(frozen=True)
+class Layout:
+    """Periods of the speed: equal ones, cut where a mass return has a short one of its own.
+
+    Attributes:
+        steady: edges of the equal periods.
+        edges: edges of all.
+        owner: of each period between ``edges`` the number of its speed: that of the equal period, then of the mass returns.
+        returns: the mass returns.
+    """
+
+    steady: Array
+    edges: Array
+    owner: np.ndarray
+    returns: tuple[MassReturn, ...]
+
+    @classmethod
+    def of(cls, steady: Array, returns: tuple[MassReturn, ...]) -> Layout:
+        """Equal periods with given edges, and the mass returns."""
+        inner = [edge for edge in steady[1:-1] if not any(each.begin_s <= edge <= each.end_s for each in returns)]
+        edges = np.unique([steady[0], steady[-1], *inner, *(end for each in returns for end in (each.begin_s, each.end_s))])
+        middle = (edges[:-1] + edges[1:]) / 2
+        owner = Periods(steady, np.ones(len(steady) - 1)).index(middle)
+        for number, each in enumerate(returns):
+            owner[(each.begin_s < middle) & (middle < each.end_s)] = len(steady) - 1 + number
+        return cls(steady, edges, owner, returns)
+
+    @property
+    def speeds(self) -> int:
+        """How many speeds there are to find."""
+        return len(self.steady) - 1 + len(self.returns)
+
+
+def _fit(start: Fit, data: Lifetimes, times: Array, layout: Layout, failed: Array | None) -> Repairs:
+    """One shape and scale of the work, one haste, a speed a period of the calendar, by maximum likelihood.
+
+    A mass return counts as two parameters, its time and its speed.
+    """
+    family, shapes, steady = start.family, len(start.values) - 1, len(layout.steady) - 1
+    problem = _Work(start, data, times, layout, failed)
+    first = np.concatenate([np.log(start.values[:-1]), [0.0], np.zeros(layout.speeds)])
+    bounds = [(-3.0, 3.0)] * shapes + [(-4.0, 4.0) if failed is not None else (0.0, 0.0)]
+    bounds += [(-6.0, 6.0)] * steady + [(-6.0, 20.0)] * len(layout.returns)
+    first[shapes + 1 + steady :] = 5.0
     best, loss = minimise(problem.loss, first, bounds, problem.gradient)
     head, speed = problem.split(best)
-    lengths = np.diff(edges)
-    mean = float((np.exp(speed) * lengths).sum() / lengths.sum())
+    lengths = np.diff(layout.steady)
+    mean = float((np.exp(speed[:steady]) * lengths).sum() / lengths.sum())
     values = (*(float(item) for item in np.exp(head[:shapes])), start.values[-1] / mean)
-    criterion = 2 * (shapes + (failed is not None) + periods) + 2 * loss
-    return Repairs(family, values, math.exp(head[shapes]), Periods(edges, np.exp(speed) / mean), criterion, math.nan, [], 0)
+    criterion = 2 * (shapes + (failed is not None) + steady + 2 * len(layout.returns)) + 2 * loss
+    calm = Periods(layout.steady, np.exp(speed[:steady]) / mean)
+    surges = tuple((each, math.exp(log_speed) / mean / float(calm.at(np.array([each.begin_s]))[0]))
+                   for each, log_speed in zip(layout.returns, speed[steady:], strict=True))  # fmt: skip
+    every = Periods(layout.edges, np.exp(speed)[layout.owner] / mean)
+    return Repairs(family, values, math.exp(head[shapes]), every, calm, surges, criterion, math.nan, [], 0)
 
 
 class _Work:
     """Minus the log likelihood of repairs whose work is done at a speed that changes, and its gradient.
 
-    The parameters are the logarithms of the shape (if any), of the haste, and of the speed of each period; the scale stays,
-    since speeds and scale say the same.
+    The parameters are the logarithms of the shape (if any), of the haste, and of the speeds; the scale stays, since speeds and
+    scale say the same.
     """
 
-    def __init__(self, start: Fit, data: Lifetimes, times: Array, edges: Array, failed: Array | None) -> None:
+    def __init__(self, start: Fit, data: Lifetimes, times: Array, layout: Layout, failed: Array | None) -> None:
         self.family, self.scale, self.shapes = start.family, start.values[-1], len(start.values) - 1
         self.seen = data.observed
-        self.inside = _overlaps(times, times + data.times, edges)
+        edges, owner, speeds = layout.edges, layout.owner, layout.speeds
+        self.inside = _overlaps(times, times + data.times, edges) @ (owner[:, None] == np.arange(speeds)).astype(np.float64)
         last = np.clip(np.searchsorted(edges, times + data.times, side="left") - 1, 0, len(edges) - 2)
-        self.ends = np.bincount(last[self.seen], minlength=len(edges) - 1).astype(np.float64)
+        self.ends = np.bincount(owner[last[self.seen]], minlength=speeds).astype(np.float64)
         self.weights = [(np.ones(len(times)), 0.0)] if failed is None else [(1 - failed, 0.0), (failed, 1.0)]
 
     def split(self, theta: Array) -> tuple[Array, Array]:
@@ -128,7 +182,7 @@ class _Work:
         return total
 
     def _done(self, speeds: Array) -> Array:
-        return np.maximum(self.inside @ np.exp(speeds), 1e-3)
+        return np.asarray(np.maximum(self.inside @ np.exp(speeds), 1e-3))
 
     def loss(self, theta: Array) -> float:
         """Minus the log likelihood."""

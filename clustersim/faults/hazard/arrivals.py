@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import heapq
 import math
+from bisect import bisect_right
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import numpy as np
@@ -411,7 +412,7 @@ class ClassMarks:
         """(cause, detection in seconds, repair in seconds) of a fault at ``time_s``."""
         kind = self._kinds[0]
         if len(self._kinds) > 1:
-            kind = self._kinds[int(np.searchsorted(self._limits, self._which.random(), side="right"))]
+            kind = self._kinds[bisect_right(self._limits, self._which.random())]
         repair = (kind.repair or self._site.repair).sample(self._repair)
         for calendar in self._calendar:
             repair *= calendar.factor(time_s)

@@ -5,7 +5,9 @@ A calendar is a factor on the hazard, constant between edges; several multiply.
 
 from __future__ import annotations
 
+import functools
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -49,7 +51,7 @@ class StepCalendar(Calendar, kind="steps"):
         return [time for time in self.at if 0 < time < horizon_s]
 
     def factor(self, time_s: float) -> float:
-        return self.factors[int(np.searchsorted(self.at, time_s, side="right")) - 1]
+        return self.factors[bisect_right(self.at, time_s) - 1]
 
 
 class SurgeCalendar(Calendar, kind="surge"):
@@ -113,24 +115,30 @@ class Clock:
         sums = np.concatenate([[0.0], np.cumsum(np.diff(edges) * np.array(factors[:-1]))])
         return cls(np.array(edges), np.array(factors), sums)
 
-    @property
+    @functools.cached_property
     def flat(self) -> bool:
         """True where calendar and clock agree."""
-        return len(self.edges) == 1 and self.factors[0] == 1.0
+        return len(self.edges) == 1 and bool(self.factors[0] == 1.0)
+
+    @functools.cached_property
+    def _lists(self) -> tuple[list[float], list[float], list[float]]:
+        """(edges, factors, sums) for the look-up of single times."""
+        return self.edges.tolist(), self.factors.tolist(), self.sums.tolist()
 
     def read(self, time_s: float) -> float:
         """C(time) in seconds of operation."""
         if self.flat:
             return time_s
-        at = int(np.searchsorted(self.edges, time_s, side="right")) - 1
-        return float(self.sums[at] + (time_s - self.edges[at]) * self.factors[at])
+        edges, factors, sums = self._lists
+        at = bisect_right(edges, time_s) - 1
+        return sums[at] + (time_s - edges[at]) * factors[at]
 
     def when(self, reading_s: float) -> float:
         """The earliest time at which the clock reads ``reading_s``; infinity if it never does."""
         if self.flat:
             return reading_s
-        at = int(np.searchsorted(self.sums, reading_s, side="left")) - 1
-        at = max(at, 0)
-        if self.factors[at] > 0:
-            return float(self.edges[at] + (reading_s - self.sums[at]) / self.factors[at])
-        return math.inf if reading_s > self.sums[at] else float(self.edges[at])
+        edges, factors, sums = self._lists
+        at = max(bisect_left(sums, reading_s) - 1, 0)
+        if factors[at] > 0:
+            return edges[at] + (reading_s - sums[at]) / factors[at]
+        return math.inf if reading_s > sums[at] else edges[at]
