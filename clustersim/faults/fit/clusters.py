@@ -16,7 +16,8 @@ Coincidences are taken off the means: as many starts as a Poisson process of the
 as many common ends as there are when every fault is given the down time of another one.
 
 A fault of a group whose node was repaired less than 7 days before is taken as a recurrence and not as a follower: in the
-public trace a third of all that start together are such, a tenfold of what chance picks.
+public trace a third of all that start together are such, a tenfold of what chance picks. The followers among them that chance
+picks are made up for: the means are divided by the share of node-time that lies further than 7 days behind a repair.
 """
 
 from __future__ import annotations
@@ -103,11 +104,11 @@ def find_clusters(log: FaultLog) -> Clusters:
     firsts = np.unique(primary)
     starts = len(firsts) / log.window_s * LINK_S  # followers that a Poisson process of the primaries' rate would feign
     ends = _feigned(log) / max(len(firsts), 1)
-    both = _counts(primary, follower, firsts)
-    low, high = negative_binomial(both)[2]
-    return Clusters(primary, follower, shared, _followers(log, primary, shared, firsts, ends),
-                    _followers(log, primary, follower & ~shared, firsts, starts),
-                    (max(low - starts - ends, 0.0), max(high - starts - ends, 0.0)))  # fmt: skip
+    seen = 1 - min(len(log) * RECENT_S / (log.population * log.window_s), 0.5)  # of followers, those not taken as recurrences
+    low, high = negative_binomial(_counts(primary, follower, firsts))[2]
+    return Clusters(primary, follower, shared, _followers(log, primary, shared, firsts, ends, seen),
+                    _followers(log, primary, follower & ~shared, firsts, starts, seen),
+                    (max(low - starts - ends, 0.0) / seen, max(high - starts - ends, 0.0) / seen))  # fmt: skip
 
 
 def _primaries(log: FaultLog) -> np.ndarray:
@@ -161,14 +162,15 @@ def _counts(primary: np.ndarray, member: np.ndarray, firsts: np.ndarray) -> Arra
     return np.asarray(numbers[firsts])
 
 
-def _followers(log: FaultLog, primary: np.ndarray, member: np.ndarray, firsts: np.ndarray, chance: float) -> Followers:
-    """The law of one kind of followers; ``chance``: coincidences a primary."""
+def _followers(log: FaultLog, primary: np.ndarray, member: np.ndarray, firsts: np.ndarray, chance: float,
+               seen: float) -> Followers:  # fmt: skip
+    """The law of one kind of followers; ``chance``: coincidences a primary; ``seen``: share of them that is told."""
     numbers = _counts(primary, member, firsts)
     raw, dispersion, (low, high) = negative_binomial(numbers)
     calendar, dispersion = _calendar(numbers, log.start_s[firsts], log.window_s, dispersion)
     family, values = _delay((log.start_s - log.start_s[primary])[member], log.resolution_s)
-    interval = (max(low - chance, 0.0), max(high - chance, 0.0))
-    return Followers(max(raw - chance, 0.0), interval, dispersion, family, values, calendar)
+    interval = (max(low - chance, 0.0) / seen, max(high - chance, 0.0) / seen)
+    return Followers(max(raw - chance, 0.0) / seen, interval, dispersion, family, values, calendar)
 
 
 def _delay(delays: Array, resolution_s: float) -> tuple[Family, tuple[float, ...]]:
