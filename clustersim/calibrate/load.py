@@ -41,7 +41,7 @@ def _text(path: Path, shown: str) -> str:
     except UnicodeDecodeError:
         raise InputError(Problem("", f"is not text; needs {KNOWN}", shown)) from None
     except (OSError, EOFError) as error:
-        raise InputError(Problem("", f"cannot be read: {error}", shown)) from None
+        raise InputError(Problem("", f"cannot be read: {getattr(error, 'strerror', None) or error}", shown)) from None
 
 
 def _json(text: str, shown: str) -> Measurements:

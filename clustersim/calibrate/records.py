@@ -96,7 +96,7 @@ def _bytes_of(path: Path, shown: str) -> bytes:
 
             data = gzip.decompress(data)
     except (OSError, EOFError, zlib.error) as error:
-        raise InputError(Problem("", f"cannot be read: {error}", shown)) from None
+        raise InputError(Problem("", f"cannot be read: {getattr(error, 'strerror', None) or error}", shown)) from None
     return data
 
 

@@ -80,7 +80,7 @@ def command(
                      prices=prices, executor=executor_of(executor, workers, address), progress=progress)  # fmt: skip
     if out is not None:
         _write(Path(out), found, base.name)
-        talk.remark(f"written to {out}")
+        talk.remark(f"written to {out}; next: clustersim run {Path(out) / 'best.yaml'}")
     if json:
         print_json(found.to_dict())
     else:
@@ -122,6 +122,7 @@ def _write(folder: Path, found: Plan, name: str) -> None:
     from clustersim.study.store import write_atomically
 
     folder.mkdir(parents=True, exist_ok=True)
+    write_atomically(folder / "best.yaml", found.scenario().replace("name", f"{name}-best").resolved())
     write_atomically(folder / "plan.json", to_json(found.to_dict()) + "\n")
     write_atomically(folder / "plan.csv", found.to_frame().to_csv(index=False, lineterminator="\n"))
     plan_figure(found, folder / "plan.png")

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 def plan_page(found: Plan, title: str = "Plan") -> str:
     """The page of a plan as HTML text."""
-    same, differ = _choices(found)
+    shared, differ = found.shared()
+    same = f"All have {', '.join(f'{key} {value}' for key, value in shared.items())}." if shared else ""
     sections = [
         section(
             "answer",
@@ -72,15 +73,6 @@ def _why(found: Plan) -> str:
 
 def _list(sentences: Sequence[str]) -> str:
     return "<ul>" + "".join(f"<li>{escape(said)}</li>" for said in sentences) + "</ul>"
-
-
-def _choices(found: Plan) -> tuple[str, list[str]]:
-    """What all designs share, as a sentence; and the keys in which they differ."""
-    chosen = [design.choices for design in found.designs]
-    keys = list(dict.fromkeys(key for choices in chosen for key in choices))
-    differ = [key for key in keys if len({choices.get(key) for choices in chosen}) > 1]
-    shared = [f"{key} {chosen[0][key]}" for key in keys if key not in differ]
-    return (f"All have {', '.join(shared)}." if shared else ""), differ
 
 
 def _designs(found: Plan, differ: Sequence[str]) -> str:

@@ -141,16 +141,20 @@ def importance_text(found: Importance) -> str:
 
 def plan_text(found: Plan, most: int = 10) -> str:
     """The designs, best first, whether the best is really better, and why its step is the shortest."""
-    header = ["design", "step s", "ETTR", "tokens/day", "free GiB", "n"]
-    rows, lines = [], []
+    shared, differ = found.shared()
+    front = {id(design) for design in found.pareto()}
+    priced = found.prices.per_hour(found.gpus) is not None
+    header = ["design", *(key.rsplit(".", 1)[-1] for key in differ), "step s", "ETTR", "tokens/day", "free GiB", "n",
+              *(["cost/10⁹"] if priced else [])]  # fmt: skip
+    rows = []
     for number, design in enumerate(found.designs[:most], start=1):
         row = design.row(found.gpus, found.prices)
-        per_day = row["tokens_per_day"]
-        rows.append([f"{number}{'*' if design in found.pareto() else ''}", _number(design.candidate.seconds),
+        per_day, cost = row["tokens_per_day"], row.get("cost_per_billion_tokens")
+        rows.append([f"{number}{'*' if id(design) in front else ''}",
+                     *(_shown(design.choices.get(key, "-"), 18) for key in differ), _number(design.candidate.seconds),
                      _number(row["mean_ettr"]), f"{per_day / 1e9:,.2f} G" if per_day else "-",
-                     f"{design.headroom_bytes / 2**30:.1f}", str(row["replicas"])])  # fmt: skip
-        cost = row.get("cost_per_billion_tokens")
-        lines.append(f"{number}: {_shown(design.outcome.label, 400)}" + (f" ({cost:,.2f} a billion tokens)" if cost else ""))
+                     f"{design.headroom_bytes / 2**30:.1f}", str(row["replicas"]),
+                     *([f"{cost:,.2f}" if cost else "-"] if priced else [])])  # fmt: skip
     seen = found.search
     told = f"{seen.considered:,} layouts considered, {seen.evaluated:,} timed, {seen.unfit:,} do not fit."
     alike = [rival.b for rival in found.rivals() if rival.verdict == "undecided"]
@@ -159,5 +163,7 @@ def plan_text(found: Plan, most: int = 10) -> str:
         if alike
         else "1 is better than each other finalist."
     )
-    marked = "* none beats it in tokens, free memory and spares at once."
-    return "\n".join([table(header, rows), marked, "", *lines, "", told, verdict, "", *found.why()[:8]])
+    marked = ["* none beats it in tokens, free memory and spares at once; n: replicas (a design dropped early has seen",
+              "  fewer bad days, and its ETTR and tokens are not to be held against the finalists')."]  # fmt: skip
+    same = [f"All: {', '.join(f'{key} {_shown(value, 80)}' for key, value in shared.items())}.", ""] if shared else []
+    return "\n".join([*same, table(header, rows), *marked, "", told, verdict, "", *found.why()[:8]])

@@ -111,6 +111,7 @@ class Plan:
     search: SearchResult
     gpus: int
     seed: int
+    template: Template = field(repr=False)
     prices: Prices = field(default_factory=Prices)
 
     @property
@@ -160,6 +161,18 @@ class Plan:
         rows = [(design.outcome.label, design.goodput, design.candidate.seconds, design.headroom_bytes / 2**30)
                 for design in self.designs]  # fmt: skip
         return shown("Plan", rows, ("design", "tokens a second", "step [s]", "to spare [GiB]"))
+
+    def scenario(self, design: Design | None = None) -> Scenario:
+        """The scenario of a design, of the best if none is given: to run, to dump, to change."""
+        chosen = self.best if design is None else design
+        return self.template({**point_of(chosen.candidate), **chosen.extra})
+
+    def shared(self) -> tuple[dict[str, str], list[str]]:
+        """What all designs have chosen alike, key → value; and the keys in which they differ."""
+        chosen = [design.choices for design in self.designs]
+        keys = list(dict.fromkeys(key for choices in chosen for key in choices))
+        differ = [key for key in keys if len({choices.get(key) for choices in chosen}) > 1]
+        return {key: chosen[0][key] for key in keys if key not in differ}, differ
 
     def why(self) -> list[str]:
         """Why the best step is best, and what single changes would lose."""
@@ -223,7 +236,7 @@ def plan(scenario: Scenario, *, space: Space | None = None, over: Mapping[str, S
     if not any(design.goodput > 0 for design in ranked):
         errors = {design.outcome.error for design in ranked if design.outcome.error}
         raise NegativeAnswer(f"no design could be run: {'; '.join(sorted(errors)) or 'none makes progress'}")
-    return Plan(ranked, found, scenario.cluster.gpus, seed, prices or Prices())
+    return Plan(ranked, found, scenario.cluster.gpus, seed, template, prices or Prices())
 
 
 def _crossed(template: Template, candidate: Candidate, over: Mapping[str, Sequence[Any]] | None) -> list[Design]:

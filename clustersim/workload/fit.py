@@ -67,7 +67,8 @@ def _advice(memory: Memory) -> str:
     closest = sorted(tried, key=lambda pair: pair[1].peak_bytes)[:2]
     best = "; ".join(f"{text} ({gib(report.peak_bytes)})" for text, report in closest)
     return (
-        f"No single change is enough (closest: {best}); more tensor or pipeline parallelism, or more memory, is needed"
+        f"No single change is enough (closest: {best}); more tensor or pipeline parallelism, or more memory, is needed; "
+        "`clustersim plan` searches layouts that fit"
     )
 
 

@@ -46,6 +46,33 @@ def test_designs_are_ranked_and_halved(found: Plan) -> None:
     json.dumps(found.to_dict(), allow_nan=False)
 
 
+def test_the_best_design_is_a_scenario(small: Scenario, found: Plan, tmp_path: Path) -> None:
+    """What is written runs, and keeps what the plan says it keeps."""
+    from clustersim.scenario.load import load
+    from clustersim.study.replicas import run_replicas
+
+    path = tmp_path / "best.yaml"
+    path.write_text(found.scenario().resolved(), encoding="utf-8")
+    table = run_replicas(load(str(path)), replicas=8, seed=found.seed)
+    assert table.to_dict()["goodput_tokens_per_s"]["mean"] == pytest.approx(found.best.goodput, rel=1e-12)
+    last = found.designs[-1]
+    assert found.scenario(last).parallelism.pp == last.candidate.choice.pp
+
+
+def test_what_designs_share_is_said_once(found: Plan) -> None:
+    from clustersim.report.study_text import plan_text
+
+    shared, differ = found.shared()
+    assert shared["zero"] == "1"
+    assert "checkpoint.interval" in differ
+    assert not set(shared) & set(differ)
+    for design in found.designs:
+        assert {key: design.choices[key] for key in shared} == shared
+    table = plan_text(found).split("* none")[0]
+    assert table.count("zero") == 1
+    assert max(map(len, table.splitlines()[2:])) <= 115
+
+
 def test_intervals_around_the_formula(small: Scenario) -> None:
     choices = interval_choices(small)["checkpoint.interval"]
     assert len(choices) == 3
@@ -65,7 +92,13 @@ def test_command(small_yaml: str, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "clustersim", *arguments], capture_output=True, text=True, check=True)
     document = json.loads(done.stdout)
     assert len(document["designs"]) == 4
-    assert {path.name for path in tmp_path.iterdir()} == {"plan.json", "plan.csv", "plan.png", "report.html"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "best.yaml",
+        "plan.json",
+        "plan.csv",
+        "plan.png",
+        "report.html",
+    }
     wrong = subprocess.run([sys.executable, "-m", "clustersim", "plan", small_yaml, "--space", "tpp=1"],
                            capture_output=True, text=True, check=False)  # fmt: skip
     assert wrong.returncode == 2
