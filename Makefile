@@ -23,8 +23,8 @@ bench: $(VENV)/.test-ready     ## how fast, and how much memory
 	$(BIN)/python -m tests.benchmarks $(ARGS)
 
 lint: $(VENV)/.test-ready      ## style, types, import rules
-	$(BIN)/ruff check clustersim tests
-	$(BIN)/mypy clustersim
+	$(BIN)/ruff check .
+	$(BIN)/mypy
 	$(BIN)/lint-imports
 
 schema: $(VENV)/.run-ready     ## write scenarios/schema.json and docs/reference.md anew

@@ -54,7 +54,8 @@ def engine_of(kind: str, interval: int, seen: dict[str, float]) -> dict[str, Any
 def proof(rounds: int, limit_s: float) -> dict[str, Any]:
     """Rounds of calibration and runs in turns; predictions against medians."""
     torch.set_num_threads(1)
-    begun, loads = time.monotonic(), []
+    begun = time.monotonic()
+    loads: list[float] = []
     measured: dict[tuple[str, int], list[float]] = {}
     predicted: dict[tuple[str, int], list[float]] = {}
     with tempfile.TemporaryDirectory() as folder, single_group():

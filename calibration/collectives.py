@@ -11,6 +11,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +38,7 @@ def collective_points(context: Context, ranks: int, group: Any, place: str) -> I
         for beside in ("", "compute"):
             for size in sizes:
                 key = {"op": op, "group": ranks, "place": place, "bytes": size, "beside": beside}
-                yield Point(key, lambda k=key: _timed(context, k, group), 4.0 * size * ranks, moved=float(size))
+                yield Point(key, partial(_timed, context, key, group), 4.0 * size * ranks, moved=float(size))
 
 
 def call_of(op: str, size: int, ranks: int, device: torch.device, group: Any) -> Callable[[], Any]:

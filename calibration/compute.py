@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,7 +27,7 @@ def gemm_points(context: Context) -> Iterator[Point]:
             flop, width = 2.0 * m * n * k, torch.empty((), dtype=dtype).element_size()
             key = {"m": m, "n": n, "k": k, "batch": 1, "precision": precision}
             size = width * (m * k + k * n + m * n)
-            yield Point(key, lambda s=(m, n, k), d=dtype, b=size: _gemm(context, s, d, b), 4 * size, flop, size)
+            yield Point(key, partial(_gemm, context, (m, n, k), dtype, size), 4 * size, flop, size)
 
 
 def gemm_shapes(context: Context) -> list[tuple[int, int, int]]:
@@ -50,7 +51,12 @@ def _gemm(context: Context, shape: tuple[int, int, int], dtype: torch.dtype, siz
         one = torch.ones((), device=context.device.torch)
         make8 = lambda: (_random(context, m, k, dtype=dtype), _random(context, n, k, dtype=dtype).t())  # noqa: E731
         take8 = rotating(context, make8, size)
-        return lambda: torch._scaled_mm(*take8(), scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+
+        def product8() -> torch.Tensor:
+            left, right = take8()
+            return torch._scaled_mm(left, right, scale_a=one, scale_b=one, out_dtype=torch.bfloat16)
+
+        return product8
     take = rotating(context, lambda: (_random(context, m, k, dtype=dtype), _random(context, k, n, dtype=dtype)), size)
     out = torch.empty(m, n, dtype=dtype, device=context.device.torch)
     return lambda: torch.mm(*take(), out=out)
@@ -67,7 +73,7 @@ def attention_points(context: Context) -> Iterator[Point]:
     for head_dim in sizes:
         for length in lengths:
             for sequences in ([1] if length > 8192 else [1, 4]):
-                variants = [(heads, True, None), (heads, False, None)]
+                variants: list[tuple[int, bool, int | None]] = [(heads, True, None), (heads, False, None)]
                 if not quick:
                     variants += [(heads // 4, True, None), (heads, True, length // 4)]
                 for kv_heads, causal, window in variants:
@@ -75,7 +81,7 @@ def attention_points(context: Context) -> Iterator[Point]:
                            "causal": causal, "window": window, "precision": precision}  # fmt: skip
                     memory = 16.0 * sequences * heads * length * (head_dim + (length if window else 0))
                     for when in ("forward", "backward"):
-                        yield Point({"pass": when, **key}, lambda k=key, w=when, d=dtype: _attention(context, k, w, d), memory)
+                        yield Point({"pass": when, **key}, partial(_attention, context, key, when, dtype), memory)
 
 
 def _attention(context: Context, key: dict[str, Any], when: str, dtype: torch.dtype) -> Callable[[], Any]:
@@ -107,7 +113,7 @@ def memory_points(context: Context) -> Iterator[Point]:
         for count in counts:
             moved = factor * count * (width if not op.startswith("memory-adam") else 4)
             key = {"op": op, "bytes": int(moved), "precision": precision}
-            yield Point(key, lambda o=op, c=count, d=dtype: _memory_op(context, o, c, d), 8 * moved, moved=moved)
+            yield Point(key, partial(_memory_op, context, op, count, dtype), 8 * moved, moved=moved)
 
 
 MEMORY_OPS = {"memory-stream": 3.0, "memory-layer-norm": 2.0, "memory-rms-norm": 2.0, "memory-gelu": 2.0, "memory-swiglu": 3.0,
@@ -179,7 +185,7 @@ def layer_points(context: Context) -> Iterator[Point]:
                 memory = 60.0 * size.tokens * hidden * 4 + 12.0 * hidden**2 * 12
                 for when in ("forward", "backward", "input-gradient", "weight-gradient", "recompute-backward"):
                     key = {"pass": when, "tokens": size.tokens, "length": length, "hidden": hidden, "precision": precision}
-                    yield Point(key, lambda s=size, w=when, d=dtype: layer_pass(context, s, w, d), memory)
+                    yield Point(key, partial(layer_pass, context, size, when, dtype), memory)
 
 
 def layer_pass(context: Context, size: GptSize, when: str, dtype: torch.dtype) -> Any:
@@ -241,7 +247,7 @@ def model_points(context: Context) -> Iterator[Point]:
         GptSize(hidden=64, heads=2, layers=2, length=32) if context.quick else GptSize())  # fmt: skip
     memory = 4e9 if context.device.is_gpu else 1e8
     for what in ("forward", "forward-backward", "step"):
-        yield Point({"what": what, **vars(size)}, lambda w=what: _model(context, size, w), memory)
+        yield Point({"what": what, **vars(size)}, partial(_model, context, size, what), memory)
 
 
 def _model(context: Context, size: GptSize, what: str) -> Callable[[], Any]:

@@ -38,6 +38,10 @@ class Timing(NamedTuple):
         return cls(middle, low, high, len(seconds))
 
 
+Dtype = torch.dtype
+"""By another name, as ``Device.torch`` is a device."""
+
+
 @dataclass(frozen=True)
 class Device:
     """One device: ``cuda`` or ``cpu``."""
@@ -88,7 +92,7 @@ class Device:
             return torch.cuda.mem_get_info()[0] // 2
         return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
 
-    def precisions(self, quick: bool) -> dict[str, torch.dtype]:
+    def precisions(self, quick: bool) -> dict[str, Dtype]:
         """Precisions to measure; fp8 where the device has it (through ``torch._scaled_mm``)."""
         if not self.is_gpu:
             return {"fp32": torch.float32} if quick else {"fp32": torch.float32, "bf16": torch.bfloat16}

@@ -123,7 +123,8 @@ def proof(rounds: int, limit_s: float, device: Device) -> dict[str, Any]:
     steps = [whole_step(size, device) for size in sizes]
     part_times: list[list[float]] = [[] for _ in parts]
     step_times: list[list[float]] = [[] for _ in steps]
-    loads, begun = [], time.monotonic()
+    begun = time.monotonic()
+    loads: list[float] = []
     while len(loads) < rounds and not (len(loads) >= 3 and time.monotonic() - begun > limit_s):
         loads.append(os.getloadavg()[0])
         for times, (_, _, call) in zip(part_times, parts, strict=True):

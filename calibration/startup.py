@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -23,7 +24,7 @@ def startup_points(context: Context) -> Iterator[Point]:
     worlds = [2] if context.quick else ([2, 4, 8] if not context.device.is_gpu else [2, 4, torch.cuda.device_count()])
     for world in dict.fromkeys(worlds):
         for what in ("torchrun", "init_process_group"):
-            yield Point({"what": what, "world": world}, lambda n=world, w=what: _group(context, n, w))
+            yield Point({"what": what, "world": world}, partial(_group, context, world, what))
 
 
 def _process(code: str) -> Timing:
@@ -49,7 +50,7 @@ def compile_points(context: Context) -> Iterator[Point]:
     """First training step of a small model: eager, and with torch.compile; each in a fresh process that may be cut off."""
     backends = ["eager"] if context.quick and not context.device.is_gpu else ["eager", "aot_eager", "inductor"]
     for backend in backends:
-        yield Point({"what": "first-step", "backend": backend}, lambda b=backend: _fresh_first_step(context, b))
+        yield Point({"what": "first-step", "backend": backend}, partial(_fresh_first_step, context, backend))
 
 
 def _fresh_first_step(context: Context, backend: str) -> Timing:

@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +55,7 @@ def copy_points(context: Context) -> Iterator[Point]:
         for beside in ("", "compute"):
             for size in sizes:
                 key = {"op": direction, "pinned": pinned, "bytes": size, "beside": beside}
-                yield Point(key, lambda k=key: _copied(context, k), 4.0 * size, moved=float(size))
+                yield Point(key, partial(_copied, context, key), 4.0 * size, moved=float(size))
 
 
 def _copied(context: Context, key: dict[str, Any]) -> Timing:
@@ -79,11 +80,11 @@ def storage_points(context: Context) -> Iterator[Point]:
     sizes = [2**16, 2**20, 2**22] if context.quick else [2**p for p in range(16, 33, 2)]
     for size in sizes:
         for op in ("storage-write", "storage-read"):
-            yield Point({"op": op, "bytes": size}, lambda o=op, s=size: _stored(context, o, s), 2.0 * size, moved=float(size))
+            yield Point({"op": op, "bytes": size}, partial(_stored, context, op, size), 2.0 * size, moved=float(size))
     for files in ([16] if context.quick else [16, 256, 2048]):
         total = files * 2**14
         key = {"op": "storage-files", "files": files, "bytes": total}
-        yield Point(key, lambda n=files: _files(context, n), moved=float(total))
+        yield Point(key, partial(_files, context, files), moved=float(total))
 
 
 def _folder(context: Context) -> Path:
@@ -155,7 +156,7 @@ def checkpoint_points(context: Context) -> Iterator[Point]:
     for size in sizes:
         for op in ("torch-save", "torch-load", "dcp-save", "dcp-load", "dcp-async-blocking", "dcp-async-durable"):
             key = {"op": f"checkpoint-{op}", "bytes": size}
-            yield Point(key, lambda o=op, s=size: checkpoint_time(context, o, s), 4.0 * size, moved=float(size))
+            yield Point(key, partial(checkpoint_time, context, op, size), 4.0 * size, moved=float(size))
 
 
 def checkpoint_time(context: Context, op: str, size: int) -> Timing:
