@@ -222,11 +222,12 @@ class Bounds:
         if training.lora is not None or training.frozen_layers:
             return update, 0.0, 0.0
         reduce = gradient_seconds(parameters.dense * width, groups.data, groups.shards)
+        weights = parameters.dense * training.gathered_bytes
         if groups.shards.parameters > 1:
             # Layer by layer only adds latencies: one message of the whole is a lower bound.
-            return update, reduce, layer_gather_seconds(parameters.dense * 2.0, groups.data, groups.shards)
-        return update, reduce, update_gather_seconds(parameters.dense * 2.0, groups.data, groups.shards,
-                                                     broadcast=self.base.shard.broadcast)  # fmt: skip
+            return update, reduce, layer_gather_seconds(weights, groups.data, groups.shards)
+        broadcast = self.base.shard.broadcast
+        return update, reduce, update_gather_seconds(weights, groups.data, groups.shards, broadcast=broadcast)
 
 
 def layout_of(choice: Choice, base: Layout) -> Layout:

@@ -154,14 +154,15 @@ class StageCosts:
         blocks, training, groups = self.blocks[gpu], self.plan.training, self.groups
         ahead: list[Unit] = []
         back: list[Unit] = []
-        kinds = [(blocks.embedding, blocks.embedding_parameters, int(content.embedding))]
+        embedding, head = blocks.embedding_parameters, blocks.head_parameters
+        kinds = [(blocks.embedding, embedding, int(content.embedding), embedding.dense)]
         if content.dense:
-            kinds.append((blocks.dense_layer, blocks.parameters[False], content.dense))
+            kinds.append((blocks.dense_layer, blocks.parameters[False], content.dense, 0.0))
         if content.moe:
-            kinds.append((blocks.moe_layer, blocks.parameters[True], content.moe))
-        kinds.append((blocks.head, blocks.head_parameters, int(content.head)))
-        for cost, parameters, count in kinds:
-            gather, scatter = (self.slowed * seconds for seconds in unit_traffic(parameters, groups, training))
+            kinds.append((blocks.moe_layer, blocks.parameters[True], content.moe, 0.0))
+        kinds.append((blocks.head, head, int(content.head), head.dense))
+        for cost, parameters, count, ends in kinds:
+            gather, scatter = (self.slowed * seconds for seconds in unit_traffic(parameters, groups, training, ends))
             behind = cost.recompute.total + cost.input_gradient.total + cost.weight_gradient.total
             ahead += [Unit(cost.forward.total, gather)] * count
             back += [Unit(behind, gather, scatter)] * count
@@ -214,7 +215,10 @@ class StageCosts:
         """Gathers of whole stages, and scatters of their gradients, as ops of a collective stream."""
         if self.groups.shards.parameters == 1:
             return
-        traffic = [unit_traffic(held, self.groups, self.plan.training) for _, held, _ in self._priced]
+        traffic = [
+            unit_traffic(held, self.groups, self.plan.training, self._ends(content))
+            for (_, held, _), (_, content) in zip(self._priced, self._distinct[0], strict=True)
+        ]
         gather, scatter = np.array(traffic)[self._distinct[1]].T
         table[CODE[Kind.UNSHARD], :, DP], table[CODE[Kind.REDUCE_GRAD], :, DP] = gather, scatter
 
@@ -271,15 +275,40 @@ class StageCosts:
         """Seconds that a message is under way after its sender went on."""
         return self.send * (1 - self.send_exposure)
 
+    def _ends(self, content: StageContent) -> float:
+        """Parameters of embedding and head that a GPU holds of a stage."""
+        blocks = next(iter(self.blocks.values()))
+        return content.embedding * blocks.embedding_parameters.dense + content.head * blocks.head_parameters.dense
+
+    @cached_property
+    def _rank_stages(self) -> list[list[int]]:
+        """Which distinct stages each pipeline rank holds, all its chunks (and both chains) together, in order."""
+        held: list[list[int]] = [[] for _ in range(self.plan.layout.pp)]
+        for rank, index in zip(self.plan.shape.stage_rank.tolist(), self._distinct[1].tolist(), strict=True):
+            held[rank].append(index)
+        return [sorted(indices) for indices in held]
+
+    @cached_property
+    def rank_ends(self) -> list[float]:
+        """Parameters of embedding and head that a GPU of each pipeline rank holds."""
+        kinds = self._distinct[0]
+        return [
+            sum(self._ends(kinds[index][1]) for index in indices) - self._shared(indices)
+            for indices in self._rank_stages
+        ]
+
+    def _shared(self, indices: list[int]) -> float:
+        """Parameters of a tied embedding that the sum over these stages counts twice."""
+        contents = [self._distinct[0][index][1] for index in indices]
+        return shared_vocabulary(self.plan.model, contents, tp=self.plan.cut.tp)
+
     @cached_property
     def rank_parameters(self) -> list[LocalParameters]:
         """Parameters that a GPU of each pipeline rank holds, all its chunks (and both chains) together."""
-        held = [LocalParameters() for _ in range(self.plan.layout.pp)]
-        stages: list[list[StageContent]] = [[] for _ in held]
-        which = Counter(zip(self.plan.shape.stage_rank.tolist(), self._distinct[1].tolist(), strict=True))
-        for (rank, index), count in sorted(which.items()):
-            held[rank] = held[rank].plus(self._priced[index][1], count)
-            stages[rank] += [self._distinct[0][index][1]] * count
-        model, tp = self.plan.model, self.plan.cut.tp
-        twice = [LocalParameters(shared_vocabulary(model, contents, tp=tp)) for contents in stages]
-        return [own.plus(other, -1) for own, other in zip(held, twice, strict=True)]
+        ranks = []
+        for indices in self._rank_stages:
+            held = LocalParameters(-self._shared(indices))
+            for index, count in Counter(indices).items():
+                held = held.plus(self._priced[index][1], count)
+            ranks.append(held)
+        return ranks

@@ -39,24 +39,32 @@ def step_traffic(
     backward: float,
     buckets: int,
     taken: float,
+    ends: float = 0.0,
 ) -> DataTraffic:
     """Traffic of ZeRO 0 to 2 of one rank: gradients reduced once a step, and updated weights gathered.
 
     With overlap, the reduction hides behind the backward of the last microbatch (``backward`` seconds on this rank),
     bucket after bucket (one a layer), and the gather behind the forward of the first. What is hidden still costs its
-    share ``taken`` of the GPU's SMs.
+    share ``taken`` of the GPU's SMs. ``ends``: parameters of embedding and head among the dense ones.
     """
     width = GRAD_BYTES[training.grad_dtype]
     reduce = gradient_seconds(parameters.dense * width, groups.data, groups.shards)
-    gather = update_gather_seconds(parameters.dense * 2.0, groups.data, groups.shards, broadcast=layout.shard.broadcast)
+    whole = _gathered(parameters.dense, ends, training)
+    gather = update_gather_seconds(whole, groups.data, groups.shards, broadcast=layout.shard.broadcast)
     if parameters.expert:
         reduce += gradient_seconds(parameters.expert * width, groups.expert_data, groups.expert_shards)
-        gather += update_gather_seconds(parameters.expert * 2.0, groups.expert_data, groups.expert_shards)
+        experts = parameters.expert * training.gathered_bytes
+        gather += update_gather_seconds(experts, groups.expert_data, groups.expert_shards)
     if not (layout.overlap.dp and stack.dp_overlaps):
         return DataTraffic(reduce, gather, reduce, gather)
     late = gather if not stack.gather_overlaps else prefetched_exposed(gather, forward, buckets)
     left = bucketed_exposed(reduce, backward, buckets)
     return DataTraffic(reduce, gather, left + taken * (reduce - left), late + taken * (gather - late))
+
+
+def _gathered(dense: float, ends: float, training: Training) -> float:
+    """Bytes of a rank's dense weights on the wire; ``ends`` of them, embedding and head, are never narrow."""
+    return 2.0 * ends + training.gathered_bytes * (dense - ends)
 
 
 class LayerTraffic(NamedTuple):
@@ -66,12 +74,16 @@ class LayerTraffic(NamedTuple):
     scatter: float = 0.0
 
 
-def unit_traffic(parameters: LocalParameters, groups: Groups, training: Training) -> tuple[float, float]:
-    """Seconds to gather one FSDP unit's 16-bit weights, and to scatter its gradients (in ``grad_dtype``)."""
+def unit_traffic(
+    parameters: LocalParameters, groups: Groups, training: Training, ends: float = 0.0
+) -> tuple[float, float]:
+    """Seconds to gather one FSDP unit's weights, ``ends`` of them of embedding and head, and to scatter its gradients
+    (in ``grad_dtype``)."""
     width = GRAD_BYTES[training.grad_dtype]
-    gather = layer_gather_seconds(parameters.dense * 2.0, groups.data, groups.shards)
+    gather = layer_gather_seconds(_gathered(parameters.dense, ends, training), groups.data, groups.shards)
     scatter = gradient_seconds(parameters.dense * width, groups.data, groups.shards)
     if parameters.expert:
-        gather += layer_gather_seconds(parameters.expert * 2.0, groups.expert_data, groups.expert_shards)
+        experts = parameters.expert * training.gathered_bytes
+        gather += layer_gather_seconds(experts, groups.expert_data, groups.expert_shards)
         scatter += gradient_seconds(parameters.expert * width, groups.expert_data, groups.expert_shards)
     return gather, scatter

@@ -40,7 +40,8 @@ def step_ends(step: StepModel) -> list[Ends]:
     ends = []
     for rank, parameters in enumerate(costs.rank_parameters):
         trained = _trained(step, rank, parameters)
-        key = (trained, costs.gpus[rank].name, forward[rank], backward[rank], wires[rank], _rounds(step, rank))
+        key = (trained, costs.gpus[rank].name, forward[rank], backward[rank], wires[rank], _rounds(step, rank),
+               costs.rank_ends[rank])  # fmt: skip
         if key not in known:
             known[key] = _ends(step, rank, trained, forward[rank], backward[rank], wires[rank])
         ends.append(known[key])
@@ -118,7 +119,16 @@ def _ends(step: StepModel, rank: int, trained: LocalParameters, forward: float, 
         rounds = _rounds(step, rank)
         buckets = max(1, plan.model.layers // layout.pp)
         traffic = step_traffic(
-            trained, groups, training, layout, step.stack, forward, backward - wire, buckets, costs.taken(rank)
+            trained,
+            groups,
+            training,
+            layout,
+            step.stack,
+            forward,
+            backward - wire,
+            buckets,
+            costs.taken(rank),
+            min(trained.dense, costs.rank_ends[rank]),
         )
         head, tail = traffic.exposed_gather, traffic.exposed_reduce
         tail += _earlier_rounds(step, traffic.reduce, backward - wire, rounds, costs.taken(rank))

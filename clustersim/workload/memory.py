@@ -2,7 +2,8 @@
 
 The schedule says how many units of each stage a rank holds at its peak; everything else is arithmetic:
 
-* weights 2 bytes a parameter (4 in fp32; layers in fp8 cache 2 more: the cast matrix and its transpose), gradients 4 or 2,
+* weights 2 bytes a parameter (4 in fp32; layers in fp8 cache 2 more: the cast matrix and its transpose, or hold these
+  alone with ``narrow_weights``), gradients 4 or 2,
   optimizer ``state_bytes_per_param`` (Adam 12: fp32 master copy and two moments);
 * ZeRO 1 shards the optimizer over data- and context-parallel ranks, 2 also the gradients, 3 also the weights, of which
   two layers (the one in use and the next) and the vocabulary are gathered at a time; the fp32 shard is the master copy.
@@ -236,20 +237,22 @@ class Memory:
             - (4.0 if wide and not cuts.parameters else 0.0)
         )
         ends, layers = self._ends(stages), self._largest_layer(stages)
-        weights, gradients = weight * held.total + cast * (held.total - ends), gradient * trained.total
+        layer = cast if training.narrow_weights else weight + cast
+        whole = weight * ends + layer * (held.total - ends)
+        weights, gradients = whole, gradient * trained.total
         sharded, shard = self._sharded, self.layout.shard
         if sharded and self.gathered is not None:
-            weights = min(weights, (weight + cast) * self._most(stages, self.gathered))
+            weights = min(whole, layer * self._most(stages, self.gathered))
         elif sharded or training.offload.parameters != "none":
-            weights = min(weights, weight * ends + (weight + cast) * 2 * layers)
+            weights = min(whole, weight * ends + layer * 2 * layers)
         if sharded and self._finer_optimizer:  # no master shard of the same cut stands for the weights' own
-            weights = min(weight * held.total, weights + weight * self._shard(held, shard.parameters))
+            weights = min(whole, weights + weight * self._shard(held, shard.parameters))
         elif sharded and trained.total < held.total:  # frozen weights have no master copy: their shards come on top
             still = held if training.lora is not None else held.plus(trained, -1)
-            weights = min(weight * held.total, weights + weight * self._shard(still, None))
+            weights = min(whole, weights + weight * self._shard(still, None))
         if cuts.gradients and self.gathered is None:
-            whole = 2 * layers if self.layout.pp == 1 else self._most(stages, 1)
-            gradients = gradient * min(trained.total, self._shard(trained, shard.gradients) + whole)
+            open_ = 2 * layers if self.layout.pp == 1 else self._most(stages, 1)
+            gradients = gradient * min(trained.total, self._shard(trained, shard.gradients) + open_)
         weights *= self.versions
         optimizer = max(0.0, state) * (self._shard(trained, shard.optimizer) if cuts.optimizer else trained.total)
         return weights, gradients, optimizer if training.offload.optimizer == "none" else 0.0

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 from clustersim.hardware.gpu import Precision
 from clustersim.part import Block, Part
 from clustersim.units import BytesPerSecond, PositiveSeconds, Seconds, Watts
-from clustersim.workload.precision import OpPrecision
+from clustersim.workload.precision import NARROW, OpPrecision, element_bytes
 from clustersim.workload.stack import Stack
 
 GradDtype = Literal["fp32", "bf16", "fp16"]
@@ -131,6 +131,10 @@ class Training(Block):
     precision: Precision = "bf16"
     mfu: Literal["causal-half", "full-attention"] = "causal-half"
     grad_dtype: GradDtype = "fp32"
+    narrow_weights: bool = False
+    """In fp8 and narrower: layers hold their weights in that format alone (Transformer Engine's ``fp8_model_init``,
+    Megatron's ``fp8-param-gather``): no 16-bit copy, and what is gathered is as narrow. Embedding and head stay in 16
+    bits."""
     optimizer: Optimizer = Adam()
     recompute: Recompute = NoRecompute()
     stack: Stack | None = None
@@ -157,6 +161,17 @@ class Training(Block):
         if len(given) != 1:
             raise ValueError(f"needs exactly one of duration, steps and tokens (given: {', '.join(given) or 'none'})")
         return self
+
+    @model_validator(mode="after")
+    def _narrow(self) -> Self:
+        if self.narrow_weights and self.precision not in NARROW:
+            raise ValueError(f"narrow_weights needs a precision of 8 bits or fewer, not {self.precision}")
+        return self
+
+    @property
+    def gathered_bytes(self) -> float:
+        """Bytes of a layer's weight on its way to the ranks that use it."""
+        return element_bytes(self.precision) if self.narrow_weights else 2.0
 
     @property
     def tokens_per_step(self) -> int:

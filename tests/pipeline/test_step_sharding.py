@@ -14,6 +14,7 @@ from clustersim.pipeline.schedule import Pipeline, get_schedule
 from clustersim.pipeline.step import StepModel
 from clustersim.pipeline.step_graph import shape_of
 from clustersim.pipeline.step_memory import memory_report
+from clustersim.workload.data_parallel import update_gather_seconds
 from clustersim.workload.model import TransformerModel
 from tests.workload.jobs import step
 
@@ -56,6 +57,24 @@ def test_degrees_say_all_and_the_stage_only_their_defaults(
     assert given.step_time().breakdown == stage.step_time().breakdown
     states = [state_bytes(MODEL, built.plan.training, built.plan.layout, 4 * pp) for built in (given, stage)]
     assert states[0] == states[1]
+
+
+@pytest.mark.parametrize(("zero", "pp"), [(1, 1), (1, 4), (3, 1)])
+def test_weights_held_in_fp8_alone_are_gathered_in_fp8(zero: int, pp: int) -> None:
+    """The gather's seconds are those of its bytes: one a layer's parameter, two of embedding and head."""
+    wide, narrow = (
+        job(zero, pp=pp, precision="fp8", narrow_weights=narrow, layout={"overlap": {"dp": False}})
+        for narrow in (False, True)
+    )
+    assert narrow.step_time().breakdown["dp"] < wide.step_time().breakdown["dp"]
+    for rank, held in enumerate(narrow.costs.rank_parameters):
+        ends = narrow.costs.rank_ends[rank]
+        assert (ends > 0) == (rank in (0, pp - 1))
+        if zero == 1:
+            sizes = (2.0 * held.dense, held.dense + ends)
+            seconds = [update_gather_seconds(size, wide.groups.data, wide.groups.shards) for size in sizes]
+            saved = wide.ends[rank].tail + wide.ends[rank].head - narrow.ends[rank].tail - narrow.ends[rank].head
+            assert saved == pytest.approx(seconds[0] - seconds[1], rel=1e-9)
 
 
 def test_weights_cut_by_less_than_their_optimizer_keep_a_shard_of_their_own() -> None:

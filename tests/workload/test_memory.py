@@ -120,6 +120,23 @@ def test_llama_layer_by_hand() -> None:
     assert kept == pytest.approx(2048 * (8 * h + 2 * h + h + 2 * h + 4 * model.heads + 6 * f))
 
 
+def test_weights_held_in_fp8_alone_save_the_16_bit_copy_of_the_layers() -> None:
+    """A layer's weight takes the cast matrix and its transpose, 2 bytes, instead of 4; embedding and head stay at 2."""
+    model = TransformerModel.preset("llama3-8b")
+    ends = local_parameters(model, StageContent(embedding=True, head=True)).total
+    layers = local_parameters(model, StageContent(model.layers)).total
+    for zero, dp in ((0, 1), (1, 8)):
+        wide, narrow = (
+            job("llama3-8b", layout={"zero": zero}, dp=dp, precision="fp8", narrow_weights=narrow).report().stages[0]
+            for narrow in (False, True)
+        )
+        assert wide.weights == pytest.approx(2 * ends + 4 * layers)
+        assert narrow.weights == pytest.approx(2 * ends + 2 * layers)
+        assert narrow.optimizer == wide.optimizer
+    with pytest.raises(ValueError, match="narrow_weights needs a precision of 8 bits or fewer, not bf16"):
+        job("llama3-8b", precision="bf16", narrow_weights=True)
+
+
 def test_fp8_keeps_inputs_of_products_in_one_byte() -> None:
     model = TransformerModel.preset("llama3-8b")
     wide, narrow = (kept_bytes(layer_kept(model, unit_of(cut(), FLASH, p), False), NONE) for p in ("bf16", "fp8"))
