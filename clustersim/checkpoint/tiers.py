@@ -22,6 +22,7 @@ class Tier(StrEnum):
 
 _NODES = frozenset({Severity.GPU, Severity.NODE, Severity.NVLINK_DOMAIN, Severity.RACK})
 _DOMAINS = frozenset({Severity.NVLINK_DOMAIN, Severity.RACK})
+_ROOMY = frozenset({Tier.SHARED, Tier.DISK})
 _PLACED = frozenset({Tier.PEER, Tier.REPLICA})
 _LOST: dict[Tier, frozenset[Severity]] = {
     Tier.SHARED: frozenset(),
@@ -66,13 +67,16 @@ class Copies:
 
     def add(self, copy: Copy) -> None:
         """A copy has become durable; the oldest on its tier makes room for it."""
-        held = self._held.setdefault(copy.tier, [])
-        if held and copy.step < held[-1].step:
+        held = self._held.get(copy.tier)
+        if held is None:
+            self._held[copy.tier] = [copy]
+            return
+        if copy.step < held[-1].step:
             return
         while held and held[-1].step == copy.step:
             held.pop()
         held.append(copy)
-        room = self._keep if copy.tier in (Tier.SHARED, Tier.DISK) else 1
+        room = self._keep if copy.tier in _ROOMY else 1
         if len(held) > room:
             del held[: len(held) - room]
 

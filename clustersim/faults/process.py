@@ -219,13 +219,14 @@ class Marks:
 
     def next(self) -> float:
         """One duration in seconds."""
+        if self._left:
+            return self._left.pop()
         if self._constant is not None:
             return self._constant
-        if not self._left:
-            if self._rng is None:
-                self._rng = self._site.streams(self._name, *self._site.ids)
-            self._left = checked(self._distribution, self._distribution.draw(self._rng, _BATCH)).tolist()
-            self._left.reverse()
+        if self._rng is None:
+            self._rng = self._site.streams(self._name, *self._site.ids)
+        self._left = checked(self._distribution, self._distribution.draw(self._rng, _BATCH)).tolist()
+        self._left.reverse()
         return self._left.pop()
 
 

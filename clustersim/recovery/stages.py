@@ -99,6 +99,10 @@ class Section:
     ends_s: tuple[float, ...]
 
 
+Spent = tuple[Section | Step, float, float]
+"""What time was spent on, when it began, and when it ended or is planned to end (inf: not known)."""
+
+
 class Link(NamedTuple):
     """One link of a chain: what it is, its first step, whether all places must have a node, and its seconds if fixed."""
 

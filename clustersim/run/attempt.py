@@ -11,7 +11,7 @@ import numpy as np
 import simpy
 
 from clustersim.checkpoint.engine import Load
-from clustersim.recovery.stages import LOAD, NODES, Section, StageGraph, Step
+from clustersim.recovery.stages import LOAD, NODES, Spent, StageGraph, Step
 from clustersim.run.clock import delay, fire
 from clustersim.run.cluster import Fleet
 from clustersim.run.storage import Flow, SharedStorage
@@ -21,9 +21,6 @@ Draws = Callable[[str], np.random.Generator]
 """The replica's random stream of a name; the same generator every time."""
 WAIT = Step("wait_for_nodes", "wait_for_nodes", None, ())
 """What time without nodes is spent on."""
-
-Spent = tuple[Section | Step, float, float]
-"""What time was spent on, when it began, and when it ended or is planned to end (inf: not known)."""
 
 
 def parts(spent: Spent, now: float) -> Iterator[tuple[Step, float, float]]:
@@ -95,7 +92,8 @@ class Attempt:
         if self._flow is not None:
             self._storage.cancel(self._flow)
             self._flow = None
-        spent, self._spent = self._spent, []
+        spent = self._spent
+        self._spent = []
         if self._open is not None:
             spent.append((*self._open, math.inf))
             self._open = None

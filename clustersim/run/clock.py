@@ -77,17 +77,13 @@ def interrupt(process: simpy.Process, cause: object) -> None:
 
     A process that is itself running interrupts others by SimPy's own, urgent event.
     """
-    env = process.env
-    if env.active_process is not None:
+    target = process.target
+    if process.env.active_process is not None or target is None or target.callbacks is None:
         process.interrupt(cause)
         return
-    if not process.is_alive:
-        return
-    thrown = Event(env)
+    thrown = Event(process.env)
     thrown._ok, thrown._value, thrown._defused = False, simpy.Interrupt(cause), True
-    callbacks = process.target.callbacks
-    assert callbacks is not None
-    callbacks.remove(process._resume)
+    target.callbacks.remove(process._resume)
     process._resume(thrown)
 
 

@@ -88,6 +88,9 @@ class Fleet:
     def working(self, first: int, last: int) -> list[int]:
         """Those of the places ``first`` … ``last − 1`` whose node works."""
         places, state = self.places, self._state
+        if last - first == 1:  # the common case
+            node = places[first]
+            return [first] if node >= 0 and state[node] == WORKING else []
         return [p for p in range(first, last) if places[p] >= 0 and state[places[p]] == WORKING]
 
     def place_of(self, node: int) -> int | None:

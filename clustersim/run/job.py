@@ -18,7 +18,6 @@ from clustersim.checkpoint.interval import Predicted
 from clustersim.checkpoint.pattern import Pace
 from clustersim.faults.failure import TAKES_NODES, FailureModel, Severity
 from clustersim.faults.process import Change, Hit
-from clustersim.recovery.stages import Section
 from clustersim.rng import stream
 from clustersim.run.afflictions import Afflictions
 from clustersim.run.alarms import Predictor, foreseen
@@ -76,7 +75,8 @@ class Job:
         self.verdict: str | None = None
         self.hopeless = False
         self._streams: dict[str, np.random.Generator] = {}
-        self._during = prepared.during
+        self._during = during = prepared.during
+        self._always = during.save and during.recovery and during.detecting
         self._attempt = Attempt(env, self.fleet, self.storage, self.draws)
         self._cause: FailureModel | None = None
         self._fallen: list[tuple[int, float]] = []
@@ -169,10 +169,12 @@ class Job:
 
     def _stop(self, limit: float) -> None:
         """The end of the given duration, or of all patience, at ``limit``."""
-        if self._up or not self.turnover.kept:
-            self._book_until(limit, keep=self._up)
+        if self._up:
+            self.trainer.stop(limit)
         else:
             self._book_recovery(limit)
+            if not self.turnover.kept:
+                self.trainer.lose(limit, None, self._hit_places)
         if self.prepared.horizon_s == math.inf:
             self._give_up(f"wall time passed {HOPELESS_TIMES:g} × the nominal {self.prepared.nominal_s:.4g} s")
 
@@ -224,10 +226,10 @@ class Job:
             self.disturb()
             self.storage.outage(hit.repair_s)
             return
-        may = self._may_strike()
+        may = self._always or self._may_strike()
         if not may and not self.log.active:
             return
-        places = self._aimed(hit)
+        places = fleet.working(hit.first, hit.last) if hit.node is None else self._stands(hit.node)
         shared = severity is Severity.CLUSTER or cause.component == "job"
         if not shared and not places:
             return
@@ -253,12 +255,10 @@ class Job:
         """A failure that has been under way comes to light; ``announced``: it strikes although it was announced."""
         self._strike(hit, announced, at_once=False)
 
-    def _aimed(self, hit: Hit) -> list[int]:
-        """The places that a hit takes: those whose node works."""
-        if hit.node is not None:
-            place = self.fleet.place_of(hit.node)
-            return [] if place is None else self.fleet.working(place, place + 1)
-        return self.fleet.working(hit.first, hit.last)
+    def _stands(self, node: int) -> list[int]:
+        """The place of a node that works for the job; empty: it does not."""
+        place = self.fleet.place_of(node)
+        return [] if place is None else self.fleet.working(place, place + 1)
 
     def _strike_spare(self, hit: Hit) -> None:
         """Spare nodes fail: they go to the repair shop, the job goes on."""
@@ -289,38 +289,32 @@ class Job:
     def _struck(self, hit: Hit) -> None:
         """A failure has stopped the job or its recovery."""
         now: float = self.env.now
-        was_up, pending = self._up, self._noticed_s
-        done = self.trainer.steps_done()
-        if self.turnover.struck(hit, self._hit_places, was_up):
-            if not was_up:
-                self._book_recovery(now)
-            self.trainer.hold(now, hit.cause.severity, self._hit_places)
+        cause, trainer, was_up = hit.cause, self.trainer, self._up
+        done = trainer.steps_done()
+        kept = self.turnover.struck(hit, self._hit_places, was_up)
+        if not was_up:
+            self._book_recovery(now)
+        if kept:
+            trainer.hold(now, cause.severity, self._hit_places)
         else:
-            self._book_until(now, keep=False, severity=hit.cause.severity)
-        self._steps_lost += max(0, done - self.step)
-        self._up, self._cause, self._since_s = False, hit.cause, now
+            trainer.lose(now, cause.severity, self._hit_places)
+        step = trainer.step
+        if done > step:
+            self._steps_lost += done - step
         noticed = now + self.turnover.noticed_after(hit)
-        self._noticed_s = max(noticed, pending) if not was_up else noticed
-        if hit.cause.planned:
+        self._noticed_s = noticed if was_up else max(noticed, self._noticed_s)
+        self._up, self._cause, self._since_s = False, cause, now
+        if cause.planned:
             self.planned += 1
         else:
             self.interruptions += 1
-        self._progress()
-
-    def _book_until(self, now: float, keep: bool, severity: Severity | None = None) -> None:
-        """Book what was under way until ``now``; unless ``keep``, go back to the newest copy that survives."""
-        if not self._up:
-            self._book_recovery(now)
-        if keep:
-            self.trainer.stop(now)
+        if step > self._furthest:
+            self._furthest, self._barren, self.verdict = step, 0, None
         else:
-            self.trainer.lose(now, severity, self._hit_places)
+            self._no_progress()
 
-    def _progress(self) -> None:
+    def _no_progress(self) -> None:
         """Count interruptions without a new durable save; give up, or only say so, when there are too many."""
-        if self.step > self._furthest:
-            self._furthest, self._barren, self.verdict = self.step, 0, None
-            return
         self._barren += 1
         if self._barren >= HOPELESS_INTERRUPTIONS and self.verdict is None:
             self._give_up(f"{self._barren} interruptions in a row without a new durable save")
@@ -385,18 +379,17 @@ class Job:
             if now > self._since_s:
                 self._detecting(now)
             return
-        ledger, active = self.ledger, self.log.active
-        for spent in self._attempt.close(now):
-            item, start, end = spent
-            if end > now:
-                for step, begin, until in parts(spent, now):
-                    ledger.spend(step.category, until - begin)
-            elif isinstance(item, Section):
-                ledger.spend_section(item)
-            else:
-                ledger.spend(item.category, end - start)
-            for step, begin, until in parts(spent, now) if active else ():
-                self._told("stage", step.name, begin, until - begin)
+        spent = self._attempt.close(now)
+        if self.log.active:
+            for each in spent:
+                for step, begin, until in parts(each, now):
+                    self._told("stage", step.name, begin, until - begin)
+        if spent and spent[-1][2] <= now:
+            self.ledger.spend_all(spent)
+            return
+        for each in spent:  # broken off
+            for step, begin, until in parts(each, now):
+                self.ledger.spend(step.category, until - begin)
 
     # -- the end
 

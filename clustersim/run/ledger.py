@@ -7,11 +7,11 @@ behind the restored state to ``rework``.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from clustersim.checkpoint.pattern import Books, Pattern, book_steps
 from clustersim.checkpoint.stretch import Stretch
-from clustersim.recovery.stages import Section
+from clustersim.recovery.stages import Section, Spent
 
 CATEGORIES = (
     "train",
@@ -82,9 +82,14 @@ class Ledger:
             spent = self._spent[category] = []
         spent.append(seconds)
 
-    def spend_section(self, section: Section) -> None:
-        """Book a section of recovery stages that ran from start to end."""
-        self._sections[section] = self._sections.get(section, 0) + 1
+    def spend_all(self, spent: Sequence[Spent]) -> None:
+        """Book stages of a recovery that ran from start to end."""
+        sections = self._sections
+        for item, start, end in spent:
+            if isinstance(item, Section):
+                sections[item] = sections.get(item, 0) + 1
+            else:
+                self.spend(item.category, end - start)
 
     def keep(self, piece: Piece) -> None:
         """Book training, until a rollback takes it back."""

@@ -38,6 +38,7 @@ class SharedStorage:
     def __init__(self, env: simpy.Environment, system: Storage) -> None:
         self._env, self._system = env, system
         self._bandwidth: dict[Direction, float] = {"read": system.bandwidth("read"), "write": system.bandwidth("write")}
+        self._limit = system.per_node_bandwidth or math.inf
         self._flows: list[Flow] = []
         self._since = 0.0
         self._outages = 0
@@ -72,9 +73,9 @@ class SharedStorage:
 
         Each node is limited to ``per_client`` bytes/s beside the system's own limit.
         """
-        limit = min(self._system.per_node_bandwidth or math.inf, per_client or math.inf)
+        limit = self._limit if per_client is None else min(self._limit, per_client)
         flow = Flow(size, direction, clients, limit, self._env.now + after, done)
-        if self.quiet:
+        if not self._flows and self._outages == 0:
             self._since, self._ending = flow.start_s, [flow]
             self._flows.append(flow)
             flow.rate = min(self._bandwidth[direction], limit * clients)
@@ -143,7 +144,7 @@ class SharedStorage:
         ended = self._ending
         if len(ended) == len(self._flows):  # most often: the only one
             self._since = self._env.now
-            self._flows = []
+            self._flows.clear()
         else:
             self._settle()
             self._flows = [flow for flow in self._flows if flow not in ended]
