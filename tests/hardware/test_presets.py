@@ -8,6 +8,7 @@ import pytest
 from pydantic import TypeAdapter
 
 from clustersim.faults.failure import FailureModel
+from clustersim.hardware.fabric import Fabric
 from clustersim.hardware.gpu import Gpu
 from clustersim.hardware.network import Network
 from clustersim.hardware.node import Node
@@ -28,6 +29,7 @@ FOLDERS: dict[str, Any] = {
     "networks": Network,
     "storage": Storage,
     "stacks": Stack,
+    "fabrics": Fabric,
 }
 ALL = [(folder, name) for folder in FOLDERS for name in preset_names(folder)]
 UNITS = {"units": "required"}
@@ -67,6 +69,35 @@ def test_every_value_names_its_source(folder: str, name: str) -> None:
     fields = set(getattr(FOLDERS[folder], "model_fields", {}))  # a source may explain a field that keeps its default
     unknown = set(sources) - topics - known - fields
     assert not unknown, f"{folder}/{name}: sources of keys that are not there: {unknown}"
+
+
+def test_no_folder_of_presets_is_left_out() -> None:
+    from importlib.resources import files
+
+    shipped = {folder.name for folder in (files("clustersim.hardware") / "presets").iterdir() if folder.is_dir()}
+    assert shipped == {*FOLDERS, "failures"}
+
+
+@pytest.mark.parametrize(("folder", "name"), ALL)
+def test_a_source_says_what_it_is(folder: str, name: str) -> None:
+    """A document with its numbers, another key that has it, or the word that it is assumed: never an empty gesture."""
+    sources = preset_data(folder, name)["sources"]
+    for key, said in sources.items():
+        other = said.removeprefix("as ")
+        assert said.startswith("assumed") or other in sources or len(said) >= 11, f"{folder}/{name}: {key}: {said}"
+
+
+@pytest.mark.parametrize("name", preset_names("fabrics"))
+def test_what_fabrics_say_of_their_tables_is_so(name: str) -> None:
+    """The asymptote of the largest ring measured is the share of the law, and its floor twice the latency."""
+    fabric = Fabric.preset(name)
+    if fabric.ring is None:
+        return
+    ranks = max(fabric.ring.curves)
+    curve = fabric.ring.curves[ranks]
+    bus = 2 * (ranks - 1) / ranks * curve.rate
+    assert bus / fabric.link == pytest.approx(fabric.share, abs=0.06)
+    assert 2 * fabric.latency == pytest.approx(curve.seconds[0], rel=0.2)
 
 
 @pytest.mark.parametrize("name", preset_names("failures"))
