@@ -110,6 +110,15 @@ class Copies:
         held = self._held.get(tier)
         return held[-1] if held else None
 
+    def before(self, step: int, back: int = 0) -> Copy | None:
+        """On shared storage the newest copy of at most ``step`` steps, or one that is ``back`` copies older; the oldest that is
+        kept where none is as old; None: there is none at all."""
+        held = self._held.get(Tier.SHARED)
+        if not held:
+            return None
+        early = sum(copy.step <= step for copy in held)
+        return held[max(early - 1 - back, 0)]
+
     def spoil(self, clean: Copy) -> None:
         """All copies of later steps than ``clean`` are wrong; it is left, and what is older."""
         for tier in list(self._held):

@@ -1,7 +1,7 @@
-"""What troubles a job without stopping it: slow nodes and links, congestion, silent corruption, and their discovery.
+"""What troubles a job without stopping it: slow nodes, links, congestion, corruption, loss spikes, and their discovery.
 
 A slow-down changes the pace of training while its node works in a place of the job; the step model says by how much. One that
-is noticed, and a corruption that comes to light, strike like any other failure from then on.
+is noticed, a corruption that comes to light, and a loss spike that is seen strike like any other failure from then on.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from clustersim.faults.failure import FailureModel, Severity
 from clustersim.faults.process import Hit
 from clustersim.faults.silent import Silent, SilentCorruption
 from clustersim.faults.slow import Slow
+from clustersim.faults.spike import Spike
 from clustersim.pipeline.conditions import Conditions
 from clustersim.run.clock import at
 
@@ -35,6 +36,10 @@ class Patient(Protocol):
     fleet: Fleet
     trainer: Trainer
     log: Log
+
+    @property
+    def up(self) -> bool:
+        """Whether it trains, or saves."""
 
     def change_pace(self, pace: Pace) -> None:
         """Steps take another time from the next one on."""
@@ -64,6 +69,8 @@ class Afflictions:
         self._pace = job.trainer.pace
         self._clean: dict[int, Copy] = {}
         """Node with a corruption nobody has noticed → the newest shared copy of before."""
+        self._spikes: dict[float, Copy] = {}
+        """Begin of a loss spike nobody has seen → the copy to go back to."""
 
     def takes(self, hit: Hit) -> bool:
         """Whether a hit is one of these; if so, it takes its course."""
@@ -71,6 +78,8 @@ class Afflictions:
             self._begin(hit, hit.extra)
         elif isinstance(hit.extra, Silent):
             self._corrupt(hit, hit.extra)
+        elif isinstance(hit.extra, Spike):
+            self._spike(hit, hit.extra)
         else:
             return False
         return True
@@ -177,7 +186,7 @@ class Afflictions:
         """A corruption has come to light: everything saved since is spoilt, the node is replaced."""
         job, clean = self._job, self._clean.pop(node, None)
         if clean is not None:
-            job.trainer.spoilt = clean
+            self._go_back(clean)
         if job.fleet.place_of(node) is None:
             place = hit.first if job.fleet.working(hit.first, hit.first + 1) else None
             if place is None:
@@ -186,6 +195,36 @@ class Afflictions:
             job.struck_by(hit._replace(time_s=job.env.now, extra=None))
             return
         job.struck_by(hit._replace(time_s=job.env.now, node=node, extra=None))
+
+
+    def _go_back(self, clean: Copy) -> None:
+        """The next rollback goes to ``clean``: what began later is undone, and nothing newer is clean for anything else."""
+        self._job.trainer.spoilt = clean
+        self._spikes = {begin: copy for begin, copy in self._spikes.items() if copy.step < clean.step}
+        self._clean = {node: min(copy, clean, key=lambda one: one.step) for node, copy in self._clean.items()}
+
+    # -- loss spikes
+
+    def _spike(self, hit: Hit, spike: Spike) -> None:
+        """Training goes wrong from now on; remember the copy to go back to."""
+        if self._job.up:
+            self._job.disturb()
+            self._at_soon(lambda: self._mark(hit, spike))
+
+    def _mark(self, hit: Hit, spike: Spike) -> None:
+        trainer = self._job.trainer
+        copy = trainer.copies.before(trainer.steps_done() - spike.margin, spike.saves_back) or trainer.copies.newest()
+        if copy is not None:
+            self._spikes[hit.time_s] = copy
+            self._at(hit.time_s + spike.latency_s, lambda: self._seen(hit, spike))
+
+    def _seen(self, hit: Hit, spike: Spike) -> None:
+        """A spike has been seen, unless training has gone back past it meanwhile."""
+        copy = self._spikes.pop(hit.time_s, None)
+        if copy is not None:
+            self._go_back(copy)
+            self._job.trainer.skipped += spike.skip
+            self._job.struck_by(hit._replace(time_s=self._job.env.now, extra=None))
 
 
 def check_overhead(causes: tuple[FailureModel, ...]) -> float:

@@ -343,7 +343,7 @@ class Job:
         self.turnover.remove(self._fallen, self._cause)
         self._fallen.clear()
         comeback = self.turnover.comeback(self._cause)
-        yield from self._attempt.run(comeback.graph, self.trainer.reading, comeback.waits, self.step)
+        yield from self._attempt.run(comeback.graph, self.trainer.reading, comeback.waits, self.step + self.trainer.skipped)
         self._book_recovery(self.env.now)
         self._up = True
         self.afflictions.moved()

@@ -61,6 +61,8 @@ class Trainer:
         self.target = prepared.target_steps
         self.spoilt: Copy | None = None
         """The copy to go back to with the next rollback, because all newer ones are wrong."""
+        self.skipped = 0
+        """Batches that have been left out so far: the data are that much further than the steps."""
         self._stretch: Stretch | None = None
         self._walk: Walk | None = None
 

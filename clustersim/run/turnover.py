@@ -162,7 +162,7 @@ class Turnover:
         self._turn, self._coming = None, None
         self._epoch += 1
         self._chosen = self._recovery.choose(self)
-        self.kept = self.kept and self._chosen.keeps(self)
+        self.kept = self.kept and self._job.trainer.spoilt is None and self._chosen.keeps(self)
         return self.kept
 
     def noticed_after(self, hit: Hit) -> float:

@@ -8,7 +8,10 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from clustersim.checkpoint.engine import CheckpointEngine
 from clustersim.errors import InputError
+from clustersim.faults.failure import FailureModel
+from clustersim.faults.spike import LossSpike
 from clustersim.hardware.cluster import Cluster
 from clustersim.pipeline.schedule import Pipeline
 from clustersim.workload.model import TransformerModel
@@ -20,7 +23,7 @@ if TYPE_CHECKING:
 MOST_UNITS = 1_000_000
 """Microbatches × stages of one step: each is an op that the replay of a step visits, some 10 µs apiece."""
 
-Broken = Iterator[tuple[tuple[str, ...], str]]
+Broken = Iterator[tuple[tuple[str | int, ...], str]]
 """Path of the value that a broken rule is about, and a sentence."""
 
 
@@ -31,6 +34,8 @@ class Pieces(NamedTuple):
     cluster: Cluster | None
     training: Training | None
     parallelism: Parallelism | None
+    checkpoint: CheckpointEngine | None
+    failures: tuple[FailureModel, ...] | None
 
     @property
     def dp(self) -> int | None:
@@ -56,7 +61,7 @@ class Pieces(NamedTuple):
 
 def cross_check(pieces: Pieces) -> list[InitErrorDetails]:
     """Every rule that is broken, as errors at the values to change."""
-    rules = (_gpus, _batch, _length, _layers, _tensor_parallel, _sequence, _experts, _schedule)
+    rules = (_gpus, _batch, _length, _layers, _tensor_parallel, _sequence, _experts, _schedule, _saves_back)
     return [
         InitErrorDetails(type=PydanticCustomError("check", "{text}", {"text": sentence}), loc=path, input=None)
         for rule in rules
@@ -76,6 +81,17 @@ def _gpus(pieces: Pieces) -> Broken:
     elif layout.dp is not None and layout.dp * inner != gpus:
         right = f"dp {gpus // inner:,} would be right" if gpus % inner == 0 else f"{product} does not divide them"
         yield ("parallelism", "dp"), f"{product} × dp {layout.dp} = {inner * layout.dp:,}, and {job}; {right}"
+
+
+def _saves_back(pieces: Pieces) -> Broken:
+    if pieces.checkpoint is None:
+        return
+    keep = pieces.checkpoint.keep
+    for number, cause in enumerate(pieces.failures or ()):
+        if isinstance(cause, LossSpike) and cause.saves_back >= keep:
+            yield (("failures", number, "saves_back"),
+                   f"goes back {cause.saves_back} saves beyond the newest one before the spike, and checkpoint.keep {keep} "
+                   f"leaves {keep - 1}: keep {cause.saves_back + 1} or more")  # fmt: skip
 
 
 def _batch(pieces: Pieces) -> Broken:

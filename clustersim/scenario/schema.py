@@ -102,7 +102,7 @@ class Scenario(Block):
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
-        wrong = cross_check(Pieces(self.model, self.cluster, self.training, self.parallelism))
+        wrong = cross_check(Pieces(self.model, self.cluster, self.training, self.parallelism, self.checkpoint, self.failures))
         if wrong:
             raise line_errors("Scenario", wrong)
         return self
