@@ -293,7 +293,7 @@ MOST_ROUNDS = 256
 """Rounds of saves after which what repeats is taken to be the last one."""
 
 
-def book_steps(pace: Pace, steps: int, slow: int) -> Books:
-    """Seconds of ``steps`` steps of which ``slow`` ran beside a save."""
-    return Books(train=steps * pace.nominal_s, checkpoint_slowdown=slow * (pace.saving_s - pace.step_s),
-                 straggle=steps * pace.straggle_s, degraded=steps * pace.degraded_s)  # fmt: skip
+def book_steps(pace: Pace, steps: int, slow: int, stall_s: float = 0.0, other_s: float = 0.0) -> Books:
+    """Seconds of ``steps`` steps of which ``slow`` ran beside a save, of stalls and of what is neither."""
+    return Books(steps * pace.nominal_s, stall_s, slow * (pace.saving_s - pace.step_s), steps * pace.straggle_s,
+                 steps * pace.degraded_s, other_s)  # fmt: skip

@@ -188,11 +188,8 @@ class Stretch:
 
     def books(self, legs: int) -> Books:
         """Seconds of the first ``legs`` legs, stalls included."""
-        if legs == 0 or self.pattern.never:
-            return Books()
         track = self._track
-        booked = book_steps(self.pattern.pace, track.done(legs), track.slow(legs))
-        return booked._replace(checkpoint_stall=track.stall(legs))
+        return book_steps(self.pattern.pace, track.done(legs), track.slow(legs), track.stall(legs))
 
     def spot_of(self, steps: int) -> Spot:
         """The moment at which ``steps`` steps of the stretch are done, before a save that falls due then."""
@@ -204,12 +201,11 @@ class Stretch:
     def books_in(self, spot: Spot, time_s: float) -> Books:
         """Seconds from the start to ``time_s``, where the stretch stands at ``spot``; an unfinished step is
         ``other``."""
-        before, pace = self.books(spot.leg), self.pattern.pace
-        slow = 0 if self.pattern.never else min(spot.steps, self.leg_at(spot.leg).slow)
-        now = book_steps(pace, spot.steps, slow)
-        rest = max(0.0, time_s - self.leg_start(spot.leg) - training_time(spot.steps, slow, pace))  # less: by rounding
-        now = now._replace(checkpoint_stall=rest) if spot.stalled else now._replace(other=rest)
-        return Books(*[a + b for a, b in zip(before, now, strict=True)])
+        track, pace, leg = self._track, self.pattern.pace, spot.leg
+        slow = 0 if self.pattern.never else min(spot.steps, self.leg_at(leg).slow)
+        rest = max(0.0, time_s - self.leg_start(leg) - training_time(spot.steps, slow, pace))  # less: by rounding
+        stall = track.stall(leg) + (rest if spot.stalled else 0.0)
+        return book_steps(pace, track.done(leg) + spot.steps, track.slow(leg) + slow, stall, 0.0 if spot.stalled else rest)
 
 
 def _steps_by(seconds: float, slow: int, pace: Pace) -> int:

@@ -195,12 +195,7 @@ class Job:
 
     def _set_pace(self) -> None:
         """What slow nodes add comes on top of what the places that are left make of a step."""
-        slowed, thin, nominal = self._slowed, self._thin, self.prepared.pace
-        pace = slowed
-        if thin is not None:
-            pace = thin._replace(step_s=thin.step_s + slowed.step_s - nominal.step_s,
-                                 saving_s=thin.saving_s + slowed.saving_s - nominal.saving_s,
-                                 straggle_s=slowed.straggle_s)  # fmt: skip
+        pace = self.prepared.together(self._slowed, self._thin)
         if pace == self.trainer.pace:
             return
         self.trainer.change_pace(pace)
@@ -277,7 +272,7 @@ class Job:
 
     def turn(self) -> None:
         """Places change hands now, at the end of a step."""
-        self.process.interrupt(TURN)
+        interrupt(self.process, TURN)
 
     def _turned(self) -> None:
         """Training stands still for a turn; nothing is lost."""

@@ -132,7 +132,7 @@ class Ledger:
                 slow.append(piece.stretch.slow_steps(piece.legs))
                 stalls.append(piece.stretch.stall_s(piece.legs))
         for pattern, (steps, slow, stalls) in counted.items():
-            yield book_steps(pattern.pace, sum(steps), sum(slow))._replace(checkpoint_stall=math.fsum(stalls))
+            yield book_steps(pattern.pace, sum(steps), sum(slow), math.fsum(stalls))
 
     @property
     def steps(self) -> int:

@@ -19,7 +19,8 @@ from clustersim.errors import InputError, Problem
 from clustersim.faults.failure import FailureModel, FailuresDuring, Severity
 from clustersim.faults.process import SPARE_BLOCK, Arrivals, Site
 from clustersim.hardware.topology import Placement as RankGrid
-from clustersim.recovery.ground import Ground
+from clustersim.recovery.ground import KNOWN, Ground
+from clustersim.recovery.strategy import RecoveryStrategy
 from clustersim.rng import stream
 from clustersim.run.afflictions import check_overhead, conditions
 from clustersim.run.luck import SaveLuck
@@ -76,6 +77,8 @@ class Prepared:
     every: Every = field(init=False)
     ground: Ground = field(init=False)
     _slowed: dict[Any, Pace] = field(init=False, default_factory=dict)
+    _thin: dict[tuple[int, frozenset[int], float], Pace | None] = field(init=False, default_factory=dict)
+    _both: dict[tuple[Pace, Pace], Pace] = field(init=False, default_factory=dict)
     _grid: RankGrid | None = field(init=False, default=None)
     _patterns: dict[tuple[Pace, Every], Pattern] = field(init=False, default_factory=dict)
 
@@ -205,6 +208,37 @@ class Prepared:
             if each.step_s > pace.step_s:
                 pace = each
         return pace
+
+    def thinned(self, mode: RecoveryStrategy, away: frozenset[int], progress: float) -> Pace | None:
+        """The pace without the places of ``away``, as ``mode`` makes do without them; None: the nominal one.
+
+        ``progress``: what a step is worth, in steps of a job that lost nothing.
+
+        Raises:
+            AssertionError: ``mode`` cannot go on so.
+        """
+        key = (id(mode), away, progress)
+        if key not in self._thin:
+            conditions = self.ground.under(mode, away)
+            if conditions is None:
+                raise AssertionError(f"{mode.kind} goes on without places {sorted(away)}, which it cannot")
+            if len(self._thin) >= KNOWN:
+                self._thin.clear()
+            overhead = self.scenario.recovery.overhead_s(self.ground)
+            self._thin[key] = self.paces.thinned(conditions, overhead, progress)
+        return self._thin[key]
+
+    def together(self, slowed: Pace, thin: Pace | None) -> Pace:
+        """The pace of a job with slow nodes and without some of its places: what each adds to the nominal step."""
+        if thin is None:
+            return slowed
+        key = (slowed, thin)
+        if key not in self._both:
+            nominal = self.pace
+            self._both[key] = thin._replace(step_s=thin.step_s + slowed.step_s - nominal.step_s,
+                                            saving_s=thin.saving_s + slowed.saving_s - nominal.saving_s,
+                                            straggle_s=slowed.straggle_s)  # fmt: skip
+        return self._both[key]
 
     def _slow_pace(self, what: str, place: int, factor: float) -> Pace:
         """The pace with one slow place, between two levels at which the step model is asked.

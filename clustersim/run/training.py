@@ -220,13 +220,10 @@ class Trainer:
             spot = stretch.locate(now if severity is not None else now + 8 * math.ulp(now))
             self._ended(stretch, now, spot, spot.leg)
             self.step = stretch.step + stretch.steps_before(spot.leg) + spot.steps
-            if stretch.saves:
-                books = stretch.books_in(spot, now)
-                rest, books = books.other, books._replace(other=0.0)
-            else:
-                pace = stretch.pattern.pace
-                books, rest = book_steps(pace, spot.steps, 0), now - stretch.start_s - spot.steps * pace.step_s
-            self.ledger.spend("rework", rest)
+            books = stretch.books_in(spot, now)
+            self.ledger.spend("rework", books.other)
+            if books.other:
+                books = books._replace(other=0.0)
             self.ledger.keep(Piece(stretch.step, self.step, books, stretch))
         elif self._walk is not None:
             self.step = self._walk.break_off(now, broken="rework")

@@ -33,6 +33,7 @@ class Turn:
 
 
 TURN = Turn()
+NOBODY: frozenset[int] = frozenset()
 _DEAD = ComponentFailure(name="dead-spare", mtbf=1e30, severity=Severity.NODE)
 
 
@@ -278,14 +279,14 @@ class Turnover:
     def _joining(self) -> frozenset[int]:
         """Places that are ready to be taken in, if that changes anything."""
         if not self._ready:
-            return frozenset()
+            return NOBODY
         now = self._job.env.now
-        ready = frozenset(place for place, when in self._ready.items() if when <= now)
-        if not ready:
+        ready = frozenset([place for place, when in self._ready.items() if when <= now])
+        if not ready or ready == self.away:
             return ready
         after = self.ground.under(self._mode, self.away - ready)
         useful = after is not None and after != self.ground.under(self._mode, self.away)
-        return ready if useful or ready == self.away else frozenset()
+        return ready if useful else NOBODY
 
     # -- swaps
 
@@ -384,11 +385,7 @@ class Turnover:
 
     def _repace(self) -> None:
         """Set the pace that the places which train allow."""
-        conditions = self.ground.under(self._mode, self.away)
-        if conditions is None:
-            raise AssertionError(f"{self._mode.kind} goes on without places {sorted(self.away)}, which it cannot")
-        overhead, progress = self._recovery.overhead_s(self.ground), self._recovery.progress(self.mended)
-        self._job.thinned(self._prepared.paces.thinned(conditions, overhead, progress))
+        self._job.thinned(self._prepared.thinned(self._mode, self.away, self._recovery.progress(self.mended)))
 
 
 __all__ = ["TURN", "Turn", "Turnover"]
