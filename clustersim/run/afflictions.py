@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Protocol
 from clustersim.checkpoint.pattern import Pace
 from clustersim.checkpoint.tiers import Copy, Tier
 from clustersim.faults.failure import FailureModel, Severity
+from clustersim.faults.flap import Flap
 from clustersim.faults.process import Hit
 from clustersim.faults.silent import Silent, SilentCorruption
 from clustersim.faults.slow import Slow
 from clustersim.faults.spike import Spike
 from clustersim.pipeline.conditions import Conditions
 from clustersim.run.clock import at
+from clustersim.run.log import Entry
 
 if TYPE_CHECKING:
     import simpy
@@ -50,6 +52,9 @@ class Patient(Protocol):
     def disturb(self) -> None:
         """Go on event by event."""
 
+    def wait_for_links(self) -> None:
+        """Communication stands still until ``trainer.blocked_s``."""
+
 
 class Afflictions:
     """All that is wrong with a job's nodes though it trains.
@@ -80,6 +85,8 @@ class Afflictions:
             self._corrupt(hit, hit.extra)
         elif isinstance(hit.extra, Spike):
             self._spike(hit, hit.extra)
+        elif isinstance(hit.extra, Flap):
+            self._flap(hit, hit.extra.outage_s)
         else:
             return False
         return True
@@ -158,6 +165,18 @@ class Afflictions:
             where = nodes if what == "compute" else links
             where[place] = max(where.get(place, 1.0), factor)
         return self._job.prepared.slowed(nodes, links, everywhere)
+
+    # -- link flaps
+
+    def _flap(self, hit: Hit, outage_s: float) -> None:
+        """A link is down for a while: the step under way, or the next one, waits for it. Outages that overlap count once."""
+        job = self._job
+        if not job.fleet.working(hit.first, hit.last):
+            return
+        job.log.add(Entry(hit.time_s, "flap", hit.cause.name, place=hit.first, seconds=outage_s))
+        job.trainer.blocked_s = max(job.trainer.blocked_s, hit.time_s + outage_s)
+        if job.up:
+            job.wait_for_links()
 
     # -- silent corruption
 

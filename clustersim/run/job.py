@@ -183,6 +183,10 @@ class Job:
         if self.trainer.jumping:
             self.process.interrupt(DISTURBED)
 
+    def wait_for_links(self) -> None:
+        """The step under way takes longer, until communication is possible again."""
+        self.process.interrupt(DISTURBED)
+
     def change_pace(self, pace: Pace) -> None:
         """Steps take another time from the next one on, because of slow nodes and links."""
         self._slowed = pace

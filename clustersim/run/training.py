@@ -61,6 +61,8 @@ class Trainer:
         self.target = prepared.target_steps
         self.spoilt: Copy | None = None
         """The copy to go back to with the next rollback, because all newer ones are wrong."""
+        self.blocked_s = 0.0
+        """Until when communication stands still, absolute seconds."""
         self.skipped = 0
         """Batches that have been left out so far: the data are that much further than the steps."""
         self._stretch: Stretch | None = None
@@ -95,7 +97,8 @@ class Trainer:
         """Train to the last step."""
         flying = False
         while self.step < self.target:
-            if self._walk is None and self.prepared.jump and not self.alarmed and (flying or self.storage.quiet):
+            free = self.blocked_s <= self.env.now and not self.alarmed
+            if self._walk is None and self.prepared.jump and free and (flying or self.storage.quiet):
                 yield from self._jump(flying)
             flying = (yield from self._leg()) if self.step < self.target else False
         if self.prepared.scenario.checkpoint.final and self.prepared.save is not None:

@@ -44,16 +44,29 @@ class Batch:
     step_s: float
     slow: bool
     pace: Pace
+    stood_s: float = 0.0
+    """By how much the last step is longer, because communication stood still."""
+    seen_s: float = 0.0
+    """Time up to which that is in it."""
 
     @property
     def end_s(self) -> float:
         """When the last step ends."""
-        return self.start_s + self.steps * self.step_s
+        return self.start_s + self.steps * self.step_s + self.stood_s
 
     def done_by(self, now: float) -> int:
         """Steps that have ended by ``now``."""
+        if self.stood_s:
+            return self.steps if self.end_s <= now else min(self.steps - 1, int((now - self.start_s) / self.step_s))
         steps = min(self.steps, int((now - self.start_s) / self.step_s))
         return steps + 1 if steps < self.steps and self.start_s + (steps + 1) * self.step_s <= now else steps
+
+    def wait(self, now: float, until_s: float) -> None:
+        """Communication stands still from ``now`` until ``until_s``: the step under way, the last one from here on, waits."""
+        if until_s > max(now, self.seen_s):
+            self.steps = min(self.steps, self.done_by(now) + 1)
+            self.stood_s += until_s - max(now, self.seen_s)
+            self.seen_s = until_s
 
 
 class Walk:
@@ -231,6 +244,7 @@ class Walk:
         """Run a batch of steps to its end."""
         self._batch, env = batch, self._trainer.env
         while True:
+            batch.wait(env.now, self._trainer.blocked_s)
             try:
                 yield delay(env, max(0.0, batch.end_s - env.now), "training")
                 break
@@ -246,6 +260,8 @@ class Walk:
         self.steps += steps
         self.trained_s += steps * batch.step_s
         self._books.append(book_steps(batch.pace, steps, steps if batch.slow else 0))
+        if batch.stood_s and steps == batch.steps:
+            self._books.append(Books(straggle=batch.stood_s))
 
     def _hold(self, event: simpy.Event) -> Process:
         """Stand still until an event."""
@@ -286,7 +302,8 @@ class Walk:
         now, batch = self._trainer.env.now, self._batch
         if self.stalled or batch is None:
             return now
-        return max(now, batch.start_s + min(batch.steps, batch.done_by(now) + 1) * batch.step_s)
+        steps = min(batch.steps, batch.done_by(now) + 1)
+        return max(now, batch.end_s if steps == batch.steps else batch.start_s + steps * batch.step_s)
 
     def break_off(self, now: float, broken: str | None = None) -> int:
         """The leg ends at ``now`` as it stands; returns the steps that are done.
@@ -300,7 +317,8 @@ class Walk:
             batch = self._batch
             done = batch.done_by(now + 8 * math.ulp(now) if broken else now)
             self._count(batch, done)
-            rest = max(0.0, now - batch.start_s - done * batch.step_s)  # less: by rounding
+            through = batch.end_s if done == batch.steps else batch.start_s + done * batch.step_s
+            rest = max(0.0, now - through)  # less: by rounding
             if broken:
                 self._trainer.ledger.spend(broken, rest)
             else:

@@ -26,6 +26,7 @@ KEYS: dict[str, dict[str, Any]] = {
     "preemption": {"mtbf": 5 * DAY, "nodes": 3, "length": 3600.0},
     "fail-slow": {"mtbf": 20 * DAY, "depth": 1.5, "length": 3600.0},
     "false-alarm": {"mtbf": 5 * DAY},
+    "link-flap": {"mtbf": 100 * DAY, "outage": {"kind": "exponential", "mean": 300.0}},
     "loss-spike": {"mtbf": 5 * DAY, "latency": {"kind": "exponential", "mean": 3600.0}, "passes": 0.2},
     "silent-corruption": {"mtbf": 20 * DAY},
     "lemons": {"mtbf": 5 * DAY, "share": 0.3},
