@@ -61,11 +61,15 @@ class Hit(NamedTuple):
     """What a cause that stops nothing by itself tells the run: a slow-down, a silent corruption."""
 
 
+What = Literal["failed", "removed", "repaired", "placed", "retired", "cured"]
+"""What has become of a node."""
+
+
 class Change(NamedTuple):
     """A node's state has changed, for arrivals that observe."""
 
     time_s: float
-    what: Literal["failed", "removed", "repaired", "placed", "retired", "cured"]
+    what: What
     node: int
     place: int
     """The job's place concerned; −1: none."""

@@ -290,7 +290,7 @@ class Restart(RecoveryStrategy, kind="restart", aliases=("requeue",)):
     """An idealisation that studies of availability make: no work is ever lost, a failure costs the stages alone."""
 
     @functools.cached_property
-    def _ways(self) -> dict[int, Comeback]:
+    def _ways(self) -> dict[tuple[int, bool], Comeback]:
         return {}
 
     def keeps(self, job: JobView) -> bool:
@@ -298,10 +298,9 @@ class Restart(RecoveryStrategy, kind="restart", aliases=("requeue",)):
 
     def comeback(self, cause: FailureModel | None, job: JobView) -> Comeback:
         """All stages, whatever failed."""
-        if self.lossless and job.kept:
-            return Comeback(self.made("lossless", job.ground.gpus, lambda: self.stages, reads=False), path="restart")
-        gpus = job.ground.gpus
-        way = self._ways.get(gpus)
+        gpus, reads = job.ground.gpus, not (self.lossless and job.kept)
+        way = self._ways.get((gpus, reads))
         if way is None:
-            way = self._ways[gpus] = Comeback(self.full(gpus), path="restart")
+            graph = self.full(gpus) if reads else self.made("lossless", gpus, lambda: self.stages, reads=False)
+            way = self._ways[gpus, reads] = Comeback(graph, path="restart")
         return way

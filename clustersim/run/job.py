@@ -17,7 +17,7 @@ import simpy
 from clustersim.checkpoint.interval import Predicted
 from clustersim.checkpoint.pattern import Pace
 from clustersim.faults.failure import TAKES_NODES, FailureModel, Severity
-from clustersim.faults.process import Change, Hit
+from clustersim.faults.process import Hit
 from clustersim.rng import stream
 from clustersim.run.afflictions import Afflictions
 from clustersim.run.alarms import Predictor, foreseen
@@ -37,6 +37,8 @@ from clustersim.run.workshop import Workshop
 
 Process = Generator[simpy.Event, Any, None]
 
+HEARD = frozenset({"failed", "removed", "repaired", "placed", "retired", "cured"})
+"""Changes of a node's state that arrivals hear of."""
 HOPELESS_INTERRUPTIONS = 1000
 """Interruptions in a row without a new durable save after which reaching the end counts as hopeless."""
 HOPELESS_TIMES = 1000.0
@@ -63,7 +65,7 @@ class Job:
         self.log = Log(events)
         arrivals = foreseen(prepared.arrivals(seed, replica), self._predictor())
         self.strikes = Strikes(env, arrivals, self._strike)
-        watch = self._changed if events or self.strikes.watched else None
+        watch = self._changed if events else self._heard if self.strikes.watched else None
         self.fleet = Fleet(env, cluster.nodes, cluster.spare_nodes, scenario.repair.crews, watch)
         shop = Workshop(scenario.repair, self.draws, self.strikes.will_fail)
         self.fleet.shop = None if shop.plain else shop
@@ -396,9 +398,13 @@ class Job:
         """A node's state has changed."""
         if self.log.active:
             self.log.add(Entry(self.env.now, what, "", node=node, place=place if place >= 0 else None))
-        heard = what in ("failed", "removed", "repaired", "placed", "retired", "cured")
-        if heard and self.strikes.watched and self.strikes.watches(node):
-            self.strikes.observe(Change(self.env.now, what, node, place))  # type: ignore[arg-type]
+        if self.strikes.watched:
+            self._heard(what, node, place)
+
+    def _heard(self, what: str, node: int, place: int) -> None:
+        """The same, for arrivals that observe alone."""
+        if what in HEARD:
+            self.strikes.observe(what, node, place)  # type: ignore[arg-type]
 
     def _tokens(self, train_s: float) -> float:
         """Tokens kept: a step of fewer tokens books so much less training."""

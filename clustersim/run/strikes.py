@@ -8,39 +8,38 @@ from collections.abc import Callable, Iterable
 
 import simpy
 
-from clustersim.faults.process import Arrivals, Change, Hit
+from clustersim.faults.process import Arrivals, Change, Hit, What
 from clustersim.run.clock import LAST, at
 
 
 class Strikes:
-    """Hands every hit to ``strike`` at its time, after everything else of that instant."""
+    """Hands every hit to ``strike`` at its time, after everything else of that instant.
+
+    Attributes:
+        watched: whether any arrivals want to hear of changes of nodes.
+    """
 
     def __init__(self, env: simpy.Environment, arrivals: Iterable[Arrivals], strike: Callable[[Hit], None]) -> None:
         self._env, self._strike = env, strike
         self._arrivals = list(arrivals)
         self._heap = [(source.next_s, order) for order, source in enumerate(self._arrivals) if source.next_s < math.inf]
         heapq.heapify(self._heap)
-        self._watching = [order for order, source in enumerate(self._arrivals) if source.observes]
+        self._watching = [(order, source) for order, source in enumerate(self._arrivals) if source.observes]
+        self.watched = bool(self._watching)
         self._next: simpy.Event | None = None
         self._arm()
 
-    @property
-    def watched(self) -> bool:
-        """Whether any arrivals want to hear of changes of nodes."""
-        return bool(self._watching)
-
     def will_fail(self, node: int) -> bool:
         """Whether the repair of a node will not hold."""
-        return any(self._arrivals[order].will_fail(node) for order in self._watching)
+        return any(source.will_fail(node) for _, source in self._watching)
 
-    def watches(self, node: int) -> bool:
-        """Whether any of them wants to hear of a node."""
-        return any(self._arrivals[order].watches(node) for order in self._watching)
-
-    def observe(self, change: Change) -> None:
+    def observe(self, what: What, node: int, place: int) -> None:
         """Tell arrivals that observe of a change; those whose next hit has moved are put back in order."""
-        moved = [order for order in self._watching if self._arrivals[order].observe(change)]
-        if moved:
+        moved = None
+        for order, source in self._watching:
+            if source.watches(node) and source.observe(Change(self._env.now, what, node, place)):
+                moved = [order] if moved is None else [*moved, order]
+        if moved is not None:
             self._heap = [entry for entry in self._heap if entry[1] not in moved]
             heapq.heapify(self._heap)
             for order in moved:

@@ -9,7 +9,7 @@ from typing import Any
 import simpy
 
 from clustersim.checkpoint.engine import Load
-from clustersim.checkpoint.pattern import Luck, Pace, book_steps, training_time
+from clustersim.checkpoint.pattern import Luck, Pace, training_time
 from clustersim.checkpoint.stretch import Spot, Stretch
 from clustersim.checkpoint.tiers import Copies, Copy, Tier
 from clustersim.faults.failure import Severity
