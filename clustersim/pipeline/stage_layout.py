@@ -5,17 +5,23 @@ from __future__ import annotations
 from clustersim.errors import InputError, Problem
 from clustersim.pipeline.stages import StageLayers, parse_layout
 from clustersim.workload.model import TransformerModel
+from clustersim.workload.parameters import attention_parameters, mlp_parameters
+from clustersim.workload.parameters import layer_counts as kinds
 
+BALANCED = "balanced"
 _PATH = "parallelism.stage_layout"
 
 
 def layer_counts(text: str, model: TransformerModel, stages: int) -> list[int]:
-    """Transformer layers of each of ``stages`` virtual stages; the notation is that of ``pipeline.stages``.
+    """Transformer layers of each of ``stages`` virtual stages; the notation is that of ``pipeline.stages``, or
+    ``balanced``.
 
     Raises:
         InputError: no layout; other stages or layers than the model and the schedule have; embedding not first, head or
             prediction layers not in the last stage (where this model of a step puts them).
     """
+    if text == BALANCED:
+        return balanced_counts(model, stages)
     try:
         held = parse_layout(text)
     except InputError as error:
@@ -24,6 +30,41 @@ def layer_counts(text: str, model: TransformerModel, stages: int) -> list[int]:
     if wrong is not None:
         raise InputError(Problem(_PATH, f"'{text}' {wrong}"))
     return [stage.layers for stage in held]
+
+
+def balanced_counts(model: TransformerModel, stages: int) -> list[int]:
+    """Layers of each stage by nanotron's rule (``models/base.py``, ``build_model``): layers, then the head, are dealt out
+    in order; a stage takes blocks until the sum of their costs passes its share of the whole.
+
+    The cost of a block is what one token multiplies in it: the parameters of a layer's matrices (of the experts that it is
+    routed to), vocabulary × hidden for the head. Prediction layers go with the head.
+
+    Raises:
+        InputError: a stage is left with nothing.
+    """
+    costs = _costs(model)
+    total, counts, done, stage = sum(costs), [0] * stages, 0.0, 0
+    for index, cost in enumerate(costs):
+        if stage == stages:
+            raise InputError(Problem(_PATH, f"'{BALANCED}' leaves nothing for the last of {stages} stages"))
+        counts[stage] += index < model.layers
+        done += cost
+        if done > total * (stage + 1) / stages and index < len(costs) - 1:
+            stage += 1
+    if stage != stages - 1:
+        raise InputError(Problem(_PATH, f"'{BALANCED}' leaves nothing for the last of {stages} stages"))
+    return counts
+
+
+def _costs(model: TransformerModel) -> list[float]:
+    """What one token multiplies in each layer, and in the head with the prediction layers."""
+    attention = attention_parameters(model)
+    dense, sparse = kinds(model)
+    layers = [float(attention + mlp_parameters(model, model.ffn_hidden))] * dense
+    if model.moe is not None:
+        each = mlp_parameters(model, model.moe.expert_ffn_hidden) * (model.moe.top_k + model.moe.shared_experts)
+        layers += [float(attention + each)] * sparse
+    return [*layers, model.vocab * model.hidden + model.mtp_layers * layers[-1]]
 
 
 def _disagreement(held: tuple[StageLayers, ...], model: TransformerModel, stages: int) -> str | None:

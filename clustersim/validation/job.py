@@ -150,6 +150,8 @@ class Reader:
         if stages and self.row.text("model_name") and "deepseek" in str(self.row.text("model_name")).lower():
             layout["stage_layout"] = stages
             self.assumed["stage_layout"] = f"{stages} ({self.source.reason('stage_layouts')})"
+        if pp > 1 and self.source.value("stage_layout"):
+            layout["stage_layout"] = self.default("stage_layout", None)
         layout["shard"] = self.shard(dp * cp)
         etp = re.search(r"ETP ?= ?(\d+)|expert tensor parallel (\d+)", row.text("note") or "")
         if etp and ep > 1:

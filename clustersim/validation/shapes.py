@@ -11,6 +11,7 @@ from clustersim.validation.defaults import Source
 from clustersim.validation.names import model_preset
 from clustersim.validation.rows import Row
 from clustersim.workload.model import TransformerModel
+from clustersim.workload.parameters import model_parameters
 
 GPT: dict[str, Any] = {"gated_mlp": False, "tied_embeddings": True, "biases": True, "norm": "layernorm"}
 LLAMA: dict[str, Any] = {"gated_mlp": True, "tied_embeddings": False}
@@ -88,6 +89,8 @@ def _from_columns(
 ) -> dict[str, Any]:
     style = next((values for pattern, values in STYLES if re.search(pattern, name, re.IGNORECASE)), None)
     if style is None:
+        style = _style_of_count(row, given, assumed)
+    if style is None:
         gated = given.get("ffn_hidden") not in (None, 4 * given["hidden"])
         style = LLAMA if gated else GPT
         assumed["model.gated_mlp"] = f"{'true' if gated else 'false'} (from the MLP's width; the name tells nothing)"
@@ -104,6 +107,24 @@ def _from_columns(
         data["moe"] = {"experts": row.whole("n_experts"), "top_k": row.whole("top_k") or 2,
                        "expert_ffn_hidden": data["ffn_hidden"]}  # fmt: skip
     return data
+
+
+def _style_of_count(row: Row, given: dict[str, Any], assumed: dict[str, str]) -> dict[str, Any] | None:
+    """The style whose number of parameters is the printed one, to 2 %; None where none is, or nothing is printed."""
+    billions = row.number("params_b")
+    if not billions or not {"ffn_hidden", "vocab"} <= given.keys():
+        return None
+    styles = [{**style, "tied_embeddings": tied} for style in (LLAMA, GPT) for tied in (False, True)]
+    counts = [model_parameters(TransformerModel.model_validate({**style, **given})).total for style in styles]
+    off, style = min(((abs(count / (billions * 1e9) - 1), index) for index, count in enumerate(counts)))
+    if off > 0.02:
+        return None
+    chosen = styles[style]
+    kinds = (
+        f"{'gated' if chosen['gated_mlp'] else 'plain'} MLP, head {'tied' if chosen['tied_embeddings'] else 'apart'}"
+    )
+    assumed["model.style"] = f"{kinds} ({billions:g} billion parameters; the name tells nothing)"
+    return chosen
 
 
 def _mlp_width(hidden: int, gated: bool) -> int:

@@ -88,7 +88,8 @@ class Layout(Block):
     """GPU types of the data-parallel replicas, repeated evenly over them; the slowest sets the pace. Empty: the
     node's."""
     stage_layout: str | None = None
-    """Layers of each stage as a Megatron layout string (``E|(t|)*10m|L``); null: spread evenly."""
+    """Layers of each stage as a Megatron layout string (``E|(t|)*10m|L``), or ``balanced``: dealt out by cost, the head
+    among them (nanotron); null: spread evenly."""
 
     @field_validator("order")
     @classmethod

@@ -39,3 +39,29 @@ def test_deepseek_layouts(text: str, stages: int, ends: tuple[int, int]) -> None
 def test_wrong_layouts_are_refused(text: str, message: str) -> None:
     with pytest.raises(InputError, match=message):
         layer_counts(text, V3, 16)
+
+
+@pytest.mark.parametrize(
+    ("layers", "hidden", "stages", "counts"),
+    [
+        # A layer is 16 h^2, a head of 131,072 words 64, 42.7 or 16 h^2: shares of 160, 245.3, 81 and 40.5 layers' sixteenths.
+        (16, 2048, 2, [11, 5]),
+        (80, 8192, 16, [6, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 5, 4]),
+        (80, 8192, 4, [21, 20, 20, 19]),
+    ],
+)
+def test_balanced_deals_blocks_out_by_cost(layers: int, hidden: int, stages: int, counts: list[int]) -> None:
+    """nanotron: a stage takes blocks until the sum of their costs passes its share; embedding counts nothing."""
+    model = TransformerModel.model_validate(
+        {"layers": layers, "hidden": hidden, "heads": 32, "ffn_hidden": 4 * hidden, "vocab": 131072}
+    )
+    assert layer_counts("balanced", model, stages) == counts
+
+
+def test_balanced_counts_experts_by_what_a_token_passes_and_needs_a_block_a_stage() -> None:
+    counts = layer_counts("balanced", V3, 8)
+    assert sum(counts) == 61
+    assert counts[0] > counts[-1]
+    with pytest.raises(InputError, match="leaves nothing for the last of 4 stages"):
+        layer_counts("balanced", TransformerModel.model_validate({"layers": 2, "hidden": 64, "heads": 2, "ffn_hidden": 256,
+                                                                  "vocab": 128}), 4)  # fmt: skip

@@ -64,6 +64,17 @@ def test_columns_make_the_model_and_override_a_preset() -> None:
     assert "model.gated_mlp" in unknown.assumed
 
 
+@pytest.mark.parametrize(
+    ("billions", "gated", "tied"),
+    [("1.34", True, True), ("1.61", True, False), ("1.08", False, True), ("5", False, True)],
+)
+def test_a_name_that_tells_nothing_leaves_the_style_to_the_count(billions: str, gated: bool, tied: bool) -> None:
+    """16 layers of 2,048 with an MLP of 8,192 and 131,072 words: 1.34 billion only if it is gated and the head tied."""
+    shape = {"n_layers": "16", "hidden": "2048", "n_heads": "32", "ffn_hidden": "8192", "vocab": "131072"}
+    model = job(model_name=f"{billions}B", params_b=billions, **shape).model
+    assert (model.gated_mlp, model.tied_embeddings) == (gated, tied)
+
+
 def test_key_value_heads_that_do_not_divide_are_noted_and_a_wrong_shape_is_skipped() -> None:
     shape = {"model_name": "GPT 175B", "n_layers": "96", "hidden": "12288", "vocab": "64000"}
     read = job(**shape, n_heads="128", n_kv_heads="96")
