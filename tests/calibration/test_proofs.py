@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,61 @@ def test_checkpointed_runs_by_hand() -> None:
     free = {"engine": "async", "interval": {"steps": 10}, "stall": 0.1, "persist": 0.35, "slowdown": 2.0}
     # Steps that start while a save is in flight take 0.2 s: 0, 0.2 of the 0.35 s, so two of them after each save.
     assert predicted_wall(40, 0.1, free) == pytest.approx(4.0 + 3 * (0.1 + 2 * 0.1))
+
+
+class Clockwork:
+    """A trainer in virtual time: every save takes 30 ms from the step after its stall, however long the disk then takes."""
+
+    STEP, STALL, LOST = 0.01, 0.008, 0.03
+
+    def __init__(self, disk_s: list[float]) -> None:
+        self.now, self.owed, self.durable_s = 0.0, 0.0, 0.0
+        self.disk = itertools.cycle(disk_s)
+
+    def perf_counter(self) -> float:
+        return self.now
+
+    def _spend(self, seconds: float) -> float:
+        self.now += seconds
+        return seconds
+
+    def step(self) -> float:
+        owed, self.owed = self.owed, 0.0
+        return self._spend(self.STEP + owed)
+
+    def save(self) -> float:
+        return self._spend(0.05)
+
+    def save_async(self) -> float:
+        self._spend(self.STALL)
+        self.owed, self.durable_s = self.LOST, self.now + self.LOST + next(self.disk)
+        return self.STALL
+
+    @property
+    def saving(self) -> bool:
+        return self.now < self.durable_s
+
+    def settle(self) -> None:
+        self.now = max(self.now, self.durable_s)
+
+
+@pytest.mark.parametrize("interval", [12, 15, 20, 30])
+def test_what_a_save_takes_beside_its_stall_is_no_share_of_its_flight(
+    interval: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that takes 20 to 80 ms changes nothing of the time that training loses: predicted from other saves, to 1e-9."""
+    from calibration import checkpoint_proof, trainer
+
+    calibrated, run = Clockwork([0.08, 0.03, 0.05]), Clockwork([0.02, 0.06])
+    monkeypatch.setattr(checkpoint_proof, "time", calibrated)
+    seen = checkpoint_proof.calibrate(calibrated)  # type: ignore[arg-type]
+    assert seen["step"] == pytest.approx(0.01)
+    assert seen["lost"] == pytest.approx(0.03)
+    monkeypatch.setattr(trainer, "time", run)
+    wall = trainer.run(run, 60, interval, run.save_async)  # type: ignore[arg-type]
+    assert predicted_wall(60, seen["step"], checkpoint_proof.engine_of("async", interval, seen)) == pytest.approx(
+        wall, rel=1e-9
+    )
 
 
 def test_a_killed_run_by_hand(tmp_path: Path) -> None:
