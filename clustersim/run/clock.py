@@ -38,6 +38,13 @@ class Clock(simpy.Environment):
                 raise event._value
 
 
+class Moment(Event):
+    """Something that will happen at a time that is settled already; ``callbacks`` are told."""
+
+    def __init__(self, env: simpy.Environment, callbacks: list[Callable[[Event], None]]) -> None:
+        self.env, self.callbacks, self._ok, self._value = env, callbacks, True, None
+
+
 def delay(env: simpy.Environment, seconds: float, who: str) -> Event:
     """An event after ``seconds``; SimPy's own time-out accepts NaN, which scrambles its heap.
 
@@ -46,8 +53,7 @@ def delay(env: simpy.Environment, seconds: float, who: str) -> Event:
     """
     if not 0.0 <= seconds < math.inf:
         raise ValueError(f"{who} asked for a delay of {seconds} s")
-    event = Event(env)
-    event._ok, event._value = True, None
+    event = Moment(env, [])
     heapq.heappush(env._queue, (env._now + seconds, NORMAL, next(env._eid), event))
     return event
 
@@ -65,9 +71,7 @@ def at(env: simpy.Environment, time_s: float, call: Callable[[Event], None], who
         if not -1e-6 * max(1.0, now) <= wait < 0.0:
             raise ValueError(f"{who} asked for something at {time_s} s while it is {now} s")
         wait = 0.0
-    event = Event(env)
-    event._ok, event._value = True, None
-    event.callbacks.append(call)
+    event = Moment(env, [call])
     heapq.heappush(env._queue, (now + wait, priority, next(env._eid), event))
     return event
 

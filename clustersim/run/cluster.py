@@ -215,10 +215,9 @@ class Fleet:
         self.counts[was] -= 1
         self.counts[state] += 1
         self._state[node] = state
-        change = _DOWN[state] - _DOWN[was]
-        if change:
+        if _DOWN[state] is not _DOWN[was]:
             self.settle()
-            self._down += change
+            self._down += 1 if _DOWN[state] else -1
         if self._watch is not None:
             self._watch(what, node, place)
 

@@ -74,6 +74,8 @@ class Ledger:
         self._spent: dict[str, list[float]] = {category: [] for category in CATEGORIES}
         self._sections: dict[Section, int] = {}
         self.pieces: list[Piece] = []
+        self._trained: list[float] = []
+        """Training up to the end of each piece, as far as it has been asked for."""
 
     def spend(self, category: str, seconds: float) -> None:
         """Book seconds for good; a strategy may bring categories of its own."""
@@ -101,6 +103,7 @@ class Ledger:
         while pieces and (pieces[-1].step_to > step or pieces[-1].open):
             piece = pieces.pop()
             kept = piece.up_to(step)
+            del self._trained[len(pieces) :]
             lost = math.fsum(piece.booked())
             if kept is not None:
                 pieces.append(kept)
@@ -133,6 +136,14 @@ class Ledger:
                 stalls.append(piece.stretch.stall_s(piece.legs))
         for pattern, (steps, slow, stalls) in counted.items():
             yield book_steps(pattern.pace, sum(steps), sum(slow), math.fsum(stalls))
+
+    @property
+    def trained_s(self) -> float:
+        """Training that is kept so far, seconds."""
+        done = self._trained
+        for piece in self.pieces[len(done) :]:
+            done.append((done[-1] if done else 0.0) + piece.booked().train)
+        return done[-1] if done else 0.0
 
     @property
     def steps(self) -> int:

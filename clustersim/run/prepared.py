@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import functools
 import math
 from dataclasses import dataclass, field
 from typing import Any
@@ -134,7 +135,7 @@ class Prepared:
         self.pattern = self.pattern_at(self.pace)
         check_room(self)
 
-    @property
+    @functools.cached_property
     def learns(self) -> bool:
         """Whether the interval may change with failures."""
         return type(self.scenario.checkpoint.interval).again is not Interval.again

@@ -145,4 +145,4 @@ def test_a_strategy_sees_the_job_and_nothing_of_the_clock() -> None:
 
     strategy = RecoveryStrategy.build({"strategy": "restart", "stages": {"start": 1.0}})
     assert strategy.comeback(None, Fake()).graph is strategy.graph
-    assert isinstance(Job(Prepared(build(steps=1), 1.0), 0, 0).vacant, int)
+    assert isinstance(Job(Prepared(build(steps=1), 1.0), 0, 0).turnover.vacant, int)
