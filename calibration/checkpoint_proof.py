@@ -1,10 +1,10 @@
 """Training with checkpoints, sync and async, against what clustersim says from the cost of one save alone.
 
-What an asynchronous save takes from training beside its stall is a fixed amount: DCP's thread plans the save and packs every tensor in
-Python, under the lock that training's thread needs (some 10 ms and 0.2 ms a tensor, hardly any by the byte), mostly within the first step
-of its flight; where cores are short, it takes its work from them. The write that follows, however long the disk makes it, costs training
-nothing. So it is measured as seconds a save (``lost``) and added to the stall; a factor on all steps of the flight, as long as it may be,
-would charge training for the disk.
+What an asynchronous save takes from training beside its stall is a fixed amount: DCP's thread plans the save and packs
+every tensor in Python, under the lock that training's thread needs (some 10 ms and 0.2 ms a tensor, hardly any by the
+byte), mostly within the first step of its flight; where cores are short, it takes its work from them. The write that
+follows, however long the disk makes it, costs training nothing. So it is measured as seconds a save (``lost``) and added
+to the stall; a factor on all steps of the flight, as long as it may be, would charge training for the disk.
 """
 
 from __future__ import annotations
@@ -32,9 +32,13 @@ SAVES = 3
 
 
 def calibrate(trainer: Trainer) -> dict[str, float]:
-    """Costs in isolation, seconds: a step, a synchronous save, and of an asynchronous one its stall, the training time that it takes
-    beside, and the time until it is durable."""
-    steps, flights, syncs, stalls, persists = [], [], [], [], []
+    """Costs in isolation, seconds: a step, a synchronous save, and of an asynchronous one its stall, the training time
+    that it takes beside, and the time until it is durable."""
+    flights: list[list[float]] = []
+    steps: list[float] = []
+    syncs: list[float] = []
+    stalls: list[float] = []
+    persists: list[float] = []
     for _ in range(SAVES):
         steps += [trainer.step() for _ in range(CALIBRATION_STEPS)]
         syncs.append(trainer.save())

@@ -152,8 +152,8 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
     deduplicate: bool = True
     """Each byte is saved once; false: every data-parallel replica writes the weights that it holds."""
     planning: Seconds = 0.0
-    """Training stands still to plan a save, collect tensors and build headers; also for what a save's own thread does later under
-    a lock that training's needs (Python's), which is by the tensor, not by the byte."""
+    """Training stands still to plan a save, collect tensors and build headers; also for what a save's own thread does
+    later under a lock that training's needs (Python's), which is by the tensor, not by the byte."""
     planning_per_rank: Seconds = 0.0
     """The part of it that grows with the number of ranks (a central plan)."""
     writer_bandwidth: PositiveBytesPerSecond | None = None
