@@ -44,7 +44,7 @@ class LemonArrivals(Arrivals):
     def __init__(self, cause: Lemons, site: Site) -> None:
         self._cause, self._rng = cause, site.streams(f"failure/{cause.name}", *site.ids)
         self._cures = site.streams(f"cure/{cause.name}")
-        machines = site.nodes + site.cluster.spare_nodes
+        machines = site.nodes + site.cluster.all_spare_nodes
         chances = site.streams(f"frailty/{cause.name}").random(machines)
         self._bad = {node for node in range(machines) if chances[node] < cause.share}
         self._detection = Marks(cause.detection, site, f"detection/{cause.name}")

@@ -30,7 +30,7 @@ def simulate_log(causes: Sequence[FailureModel], cluster: Cluster, window_s: flo
         seed, replica: of the random streams.
         repair: time in the shop of causes without one of their own.
     """
-    bare = cluster.model_copy(update={"spare_nodes": 0})
+    bare = cluster.model_copy(update={"spare_nodes": 0, "cold_spare_nodes": 0})
     site = Site(bare, bare.nodes, functools.partial(stream, seed, replica), repair, None, window_s)
     arrivals = [found for cause in causes if (found := cause.arrivals(site)) is not None]
     heap = [(each.next_s, 1, index) for index, each in enumerate(arrivals)]

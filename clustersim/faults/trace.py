@@ -103,7 +103,7 @@ class TraceArrivals(Arrivals):
 
     def __init__(self, cause: TraceFailure, site: Site) -> None:
         self._cause, self._log = cause, cause.log
-        self._nodes = site.nodes + site.cluster.spare_nodes
+        self._nodes = site.nodes + site.cluster.all_spare_nodes
         self._detection = site.streams(f"detection/{cause.name}")
         self._rng = site.streams(f"failure/{cause.name}")
         self._causes: dict[str, FailureModel] = {}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from clustersim.distributions import Distribution
 from clustersim.hardware.network import FatTree, Network
 from clustersim.hardware.node import Node
 from clustersim.hardware.storage import Storage
@@ -16,14 +17,30 @@ MOST_NODES = 1_000_000
 
 
 class Cluster(Block):
-    """``nodes`` that the job holds and ``spare_nodes`` that wait, powered, to be swapped in."""
+    """``nodes`` that the job holds, ``spare_nodes`` that wait, powered, to be swapped in, ``cold_spare_nodes`` that are off."""
 
     nodes: int = Field(gt=0, le=MOST_NODES)
     spare_nodes: int = Field(default=0, ge=0, le=MOST_NODES)
+    cold_spare_nodes: int = Field(default=0, ge=0, le=MOST_NODES)
+    """Further spares that are off: they do not fail, and take ``power_up`` before they can be placed. As many as
+    ``spare_nodes`` are kept powered, and one for every vacant place; a node that comes back beyond those is switched off."""
+    power_up: Distribution | None = None
+    """From the switch to a node that has booted and passed its checks; needed with ``cold_spare_nodes``."""
     node: Node
     network: Network = FatTree()
     storage: Storage
     nodes_per_rack: int = Field(default=4, gt=0)
+
+    @model_validator(mode="after")
+    def _power_up_known(self) -> Cluster:
+        if self.cold_spare_nodes and self.power_up is None:
+            raise ValueError("'cold_spare_nodes' need a 'power_up': how long one takes to boot and to be checked")
+        return self
+
+    @property
+    def all_spare_nodes(self) -> int:
+        """Warm and cold spares."""
+        return self.spare_nodes + self.cold_spare_nodes
 
     @property
     def gpus(self) -> int:

@@ -5,6 +5,7 @@
     working ──fails──► failed ──noticed──► queued ──crew free──► in repair ──► spare ──► working
     spare ──fails (noticed at once)──► queued                                (or straight to the place that waits for
     it)
+    off ──called──► starting ──powered──► spare ──one too many──► off        (cold spares, see ``reserve``)
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from enum import IntEnum
 import simpy
 
 from clustersim.run.clock import at
+from clustersim.run.reserve import Reserve
 from clustersim.run.workshop import Workshop
 
 Watch = Callable[[str, int, int], None]
@@ -32,11 +34,13 @@ class State(IntEnum):
     IN_REPAIR = 3
     SPARE = 4
     RETIRED = 5
+    OFF = 6  # a cold spare
+    STARTING = 7  # a cold spare on its way
 
 
 _DOWN = [state in (State.FAILED, State.QUEUED, State.IN_REPAIR) for state in State]
-WORKING, FAILED, QUEUED, IN_REPAIR, SPARE, RETIRED = range(
-    6
+WORKING, FAILED, QUEUED, IN_REPAIR, SPARE, RETIRED, OFF, STARTING = range(
+    8
 )  # plain integers: the enumeration's own cost shows in a run
 
 
@@ -68,6 +72,8 @@ class Fleet:
         self.returned: Callable[[], None] | None = None
         self.shop: Workshop | None = None
         """Rules by which nodes are repaired more than once, or retire; None: each goes back after its repair."""
+        self.reserve: Reserve | None = None
+        """Cold spares; None: there are none."""
         self.down_s: dict[int, float] = {}
         self._down, self._down_since = 0, 0.0
         self._queue: deque[tuple[int, float]] = deque()
@@ -112,6 +118,8 @@ class Fleet:
         self.places[place], self._where[node] = -1, -1
         self.vacant.append(place)
         self._to_shop(node, repair_s, place)
+        if self.reserve is not None:
+            self.reserve.call()
         return node
 
     def fail_spare(self, slot: int, repair_s: float) -> int | None:
@@ -121,6 +129,8 @@ class Fleet:
         node = self._empty(slot)
         self._move(node, FAILED, "failed", -1)
         self._to_shop(node, repair_s, -1)
+        if self.reserve is not None:
+            self.reserve.call()
         return node
 
     def fill(self) -> bool:
@@ -131,6 +141,8 @@ class Fleet:
                 slot = heapq.heappop(self._ready)
                 if self.slots[slot] >= 0:
                     self._place(self._empty(slot))
+            if self.reserve is not None:
+                self.reserve.call()
         return not self.vacant
 
     def _empty(self, slot: int) -> int:
@@ -189,15 +201,17 @@ class Fleet:
             self._move(other, IN_REPAIR, "in repair", -1)
             self._start_repair(other, repair_s)
 
-    def _return(self, node: int) -> None:
+    def _return(self, node: int, what: str = "repaired") -> None:
         """A repaired node goes to a place that waits for it, else to the first free spare place."""
-        self._move(node, SPARE, "repaired", -1)
+        self._move(node, SPARE, what, -1)
         if self.waiter is not None and self.vacant:
             self.vacant.sort(reverse=True)
             self._place(node)
             if not self.vacant:
                 waiter, self.waiter = self.waiter, None
                 waiter()
+            return
+        if self.reserve is not None and self.reserve.takes(node):
             return
         if self._free:
             slot = heapq.heappop(self._free)
@@ -209,6 +223,38 @@ class Fleet:
         heapq.heappush(self._ready, slot)
         if self.returned is not None:
             self.returned()
+
+    # -- cold spares
+
+    @property
+    def env(self) -> simpy.Environment:
+        """The clock."""
+        return self._env
+
+    @property
+    def starting(self) -> int:
+        """Cold spares on their way."""
+        return self.counts[STARTING]
+
+    def add_cold(self, count: int) -> range:
+        """Nodes that are off. Returns their numbers."""
+        added = range(len(self._state), len(self._state) + count)
+        self._state += bytearray([OFF]) * count
+        self._where += [-1] * count
+        self.counts[OFF] += count
+        return added
+
+    def start(self, node: int) -> None:
+        """A cold spare is powered up."""
+        self._move(node, STARTING, "starting", -1)
+
+    def powered(self, node: int) -> None:
+        """A cold spare is ready: like any other that comes back."""
+        self._return(node, "powered")
+
+    def switch_off(self, node: int) -> None:
+        """A spare without a spare place is switched off."""
+        self._move(node, OFF, "off", -1)
 
     def _move(self, node: int, state: int, what: str, place: int) -> None:
         was = self._state[node]

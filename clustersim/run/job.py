@@ -7,6 +7,7 @@ starts again from its first stage.
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Generator
 from typing import Any
@@ -29,6 +30,7 @@ from clustersim.run.ledger import Ledger
 from clustersim.run.log import Entry, Log
 from clustersim.run.patience import Patience
 from clustersim.run.prepared import Prepared
+from clustersim.run.reserve import Reserve
 from clustersim.run.result import RunResult
 from clustersim.run.storage import SharedStorage
 from clustersim.run.strikes import Strikes
@@ -75,6 +77,9 @@ class Job:
         self.interruptions, self.planned = 0, 0
         self.patience = Patience(prepared)
         self._streams: dict[str, np.random.Generator] = {}
+        if cluster.cold_spare_nodes:
+            power_up = functools.partial(cluster.power_up.sample, self.draws("power-up"))
+            self.fleet.reserve = Reserve(self.fleet, cluster.cold_spare_nodes, power_up)
         self._attempt = Attempt(env, self.fleet, self.storage, self.draws)
         self._cause: FailureModel | None = None
         self._since_s, self._noticed_s = 0.0, 0.0

@@ -316,7 +316,7 @@ class Prepared:
         """All sources of failures of one replica: the job's places cause by cause, then blocks of spare places."""
         job = self.job_site(seed, replica)
         sites = [job]
-        spares = self.scenario.cluster.spare_nodes if self.during.spare else 0
+        spares = self.scenario.cluster.all_spare_nodes if self.during.spare else 0
         sites += [Site(job.cluster, SPARE_BLOCK, job.streams, job.repair, block, self.horizon_s)
                   for block in range(math.ceil(spares / SPARE_BLOCK))]  # fmt: skip
         found = (cause.arrivals(site) for site in sites for cause in self.causes)

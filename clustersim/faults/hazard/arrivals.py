@@ -189,7 +189,7 @@ class FleetArrivals(Arrivals):
     def __init__(self, cause: FleetFailure, site: Site) -> None:
         self.cause, self.site = cause, site
         self.each = units_per_node(cause, site.cluster) or 1
-        self.nodes = site.nodes + site.cluster.spare_nodes
+        self.nodes = site.nodes + site.cluster.all_spare_nodes
         self._domain = {"rack": site.cluster.nodes_per_rack, "nvlink-domain": domain_nodes(site.cluster)}
         self._again = site.streams(f"recurrence/{cause.name}")
         self._burst = site.streams(f"burst/{cause.name}")
@@ -212,7 +212,7 @@ class FleetArrivals(Arrivals):
 
     def _start(self, clock: Clock) -> None:
         groups = [Group((0,), 0, self.site.nodes, self.site.nodes)]
-        spares = self.site.cluster.spare_nodes
+        spares = self.site.cluster.all_spare_nodes
         for block in range(math.ceil(spares / SPARE_BLOCK)):
             first = block * SPARE_BLOCK
             size = min(SPARE_BLOCK, spares - first)
