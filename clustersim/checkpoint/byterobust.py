@@ -32,5 +32,8 @@ class ByteRobust(MemoryEngine, kind="byterobust"):
         """What the next step does not hide, then copies in host memory."""
         copy = self.copy_s(site)
         stall = self.stall if self.stall is not None else self.plan_s(site) + self.exposed_s(site, copy)
-        own = Transfer(False, max(0.0, copy - stall), self.size(site), tier=Tier.HOST, via="copy-engine")
-        return Transfer(True, stall), own, *self.sent(site), *self.persisted(site)
+        rest = max(0.0, copy - stall)
+        hidden = self.size(site) * rest / copy if copy > 0 else 0.0
+        begun = Transfer(True, stall, self.size(site) - hidden, via="copy-engine")
+        own = Transfer(False, rest, hidden, tier=Tier.HOST, via="copy-engine")
+        return begun, own, *self.sent(site), *self.persisted(site)

@@ -32,8 +32,9 @@ class CheckFreq(CheckpointEngine, kind="checkfreq"):
         if stall is None:
             stall = self.plan_s(site) + (self.exposed_s(site, copy) if self.overlap else copy)
         rest = copy - min(copy, stall)
-        hidden = (Transfer(False, rest, self.size(site), via="copy-engine"),) if rest > 0 else ()
-        return Transfer(True, stall, 0.0 if hidden else self.size(site), via="copy-engine"), *hidden, self.upload(site)
+        hidden = self.size(site) * rest / copy if copy > 0 else 0.0
+        behind = (Transfer(False, rest, hidden, via="copy-engine"),) if rest > 0 else ()
+        return Transfer(True, stall, self.size(site) - hidden, via="copy-engine"), *behind, self.upload(site)
 
     def host_memory(self, site: SaveSite) -> float:
         """One snapshot a save in flight."""

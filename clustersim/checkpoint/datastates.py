@@ -27,20 +27,14 @@ class DataStates(CheckpointEngine, kind="datastates", aliases=("lazy",)):
 
     def save(self, site: SaveSite) -> tuple[Transfer, ...]:
         """What the update waits, what copying takes from training, and a stream to storage that starts with the copy."""
-        copy = self.copy_s(site)
+        copy, plan = self.copy_s(site), self.plan_s(site)
         waits = self.exposed_s(site, copy)
-        stall = self.plan_s(site) + waits + self.interference * (copy - waits)
-        storage, node = site.cluster.storage, site.cluster.node
-        upload = self.upload(site)
-        limit = node.gpus * (self.copy_bandwidth or node.device_to_host)
+        stall = waits + self.interference * (copy - waits)
+        upload, limit = self.upload(site), site.cluster.node.gpus * self.copies_a_gpu(site)
         limit = limit if upload.per_client is None else min(limit, upload.per_client)
-        # What has been flushed by the end of the stall has not to be flushed again.
-        alone = storage.alone_s(upload.bytes, "write", site.cluster.nodes, limit)
-        ahead = min(stall - self.plan_s(site), alone)
-        rest = upload.bytes * (1 - ahead / alone) if alone > 0 else 0.0
         staged = Transfer(True, stall, self.size(site), via="copy-engine")
-        early = (Transfer(True, 0.0, upload.bytes - rest, via="storage"),) if rest < upload.bytes else ()
-        return staged, *early, replace(upload, bytes=rest, per_client=limit)
+        flush = replace(upload, per_client=limit, streams=True)
+        return *((Transfer(True, plan),) if plan else ()), staged, flush
 
     def host_memory(self, site: SaveSite) -> float:
         """The pinned cache."""

@@ -1,7 +1,8 @@
 """The family of checkpoint engines: what is saved where, what stalls, and what survives which loss.
 
 An engine says what one save consists of, as a sequence of ``Transfer``; the run executes it (``run/saver.py`` event by
-event, ``checkpoint/pattern.py`` by arithmetic while nothing disturbs it), so that an engine needs no clock.
+event, ``checkpoint/pattern.py`` and ``played.py`` by arithmetic while nothing disturbs it), so that an engine needs no
+clock.
 """
 
 from __future__ import annotations
@@ -21,6 +22,9 @@ from clustersim.faults.failure import Severity
 from clustersim.hardware.cluster import Cluster
 from clustersim.part import Part
 from clustersim.units import Bytes, PositiveBytesPerSecond, Seconds
+
+Resource = Literal["copy-engine", "host-memory", "network", "disk", "storage"]
+"""What transfers cross: GPUs' copies to host memory, its bandwidth, the NICs of training, the local disks, shared storage."""
 
 HOST_TO_DEVICE = 54.8 / 46.8
 """Copies to a GPU ÷ copies from it (H100 PCIe, https://github.com/aigatech/vpbenchmarking: 54.8 and 46.8 GB/s)."""
@@ -52,6 +56,8 @@ class SaveSite:
     """GPUs that hold one copy of the model (tp · pp)."""
     rates: Mapping[Severity, float] = field(default_factory=dict)
     """Failures a second by severity."""
+    interval_s: float | None = None
+    """Training time between saves, where it is known before a save is planned."""
 
     @property
     def per_gpu(self) -> float:
@@ -82,7 +88,9 @@ class Transfer:
         beside: it starts when training goes on, beside the rest, and holds no later save up.
         clients: nodes that write; None: all.
         per_client: bytes/s that each of them writes at most, beside the storage system's own limit.
-        via: what carries the bytes, for the account of bytes by resource.
+        via: what the bytes cross; transfers that are under way together share it max–min fair.
+        streams: the first transfer in the background flows from the start of the last blocking one on, and ``seconds`` is
+            what it takes to finish when both have ended.
     """
 
     blocking: bool
@@ -94,7 +102,16 @@ class Transfer:
     beside: bool = False
     clients: int | None = None
     per_client: float | None = None
-    via: Literal["", "copy-engine", "host-memory", "network", "disk", "storage"] = ""
+    via: Resource | tuple[Resource, ...] | Literal[""] = ""
+    streams: bool = False
+
+    @property
+    def crosses(self) -> tuple[str, ...]:
+        """All that the bytes cross: ``via``, and the host memory that everything passes through."""
+        named: tuple[str, ...] = (self.via,) if isinstance(self.via, str) else self.via
+        if not any(named):
+            return ()
+        return named if "host-memory" in named else (*named, "host-memory")
 
 
 @dataclass(frozen=True)
@@ -133,6 +150,8 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
     """Probability that a copy is unreadable, found out only when it is loaded: the next older one is loaded then."""
     snapshots: int = Field(default=1, gt=0)
     """Saves that may be in flight at once: copies that the staging memory holds."""
+    queued: bool = True
+    """Of saves in flight the background parts go out one by one; false: at once, and share what they cross."""
     restore: Literal["all-read", "broadcast", "peer", "reshard"] = "all-read"
     """``all-read``: every rank reads its weights and its own optimizer shard; ``broadcast``: each byte is read once and
     sent on over the network; ``peer``: every node fetches its part from another node, none from storage; ``reshard``: the
@@ -203,25 +222,45 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
     def copy_s(self, site: SaveSite, size: float | None = None) -> float:
         """Seconds in which every GPU copies its part of ``size`` bytes (null: a save) to host memory."""
         each = (self.size(site) if size is None else size) / site.cluster.gpus
-        return each / (self.copy_bandwidth or site.cluster.node.device_to_host)
+        return each / self.copies_a_gpu(site)
+
+    def copies_a_gpu(self, site: SaveSite) -> float:
+        """Bytes/s of one GPU to host memory while all of its node copy."""
+        node = site.cluster.node
+        return min(self.copy_bandwidth or node.device_to_host, (node.host_memory_bandwidth or math.inf) / node.gpus)
+
+    def capacities(self, site: SaveSite) -> dict[str, float]:
+        """Bytes/s of a node's resources that saves may take beside training; inf: no end."""
+        node = site.cluster.node
+        return {
+            "copy-engine": node.gpus * self.copies_a_gpu(site),
+            "host-memory": node.host_memory_bandwidth or math.inf,
+            "network": node.network_bandwidth * self.gaps(site),
+            "disk": node.local_disk_write,
+        }
+
+    def gaps(self, site: SaveSite) -> float:
+        """Share of the network's time that training leaves, at least 1 %."""
+        busy = site.step.network_s / site.step.seconds if site.step.seconds > 0 else 0.0
+        return max(1.0 - busy, 0.01)
 
     def exposed_s(self, site: SaveSite, copy_s: float) -> float:
         """What is left of a copy that runs beside the forward and backward pass when the update has to wait for it."""
         return max(0.0, copy_s - max(0.0, site.step.seconds - site.step.update_s))
 
     def network_s(self, site: SaveSite, size_per_node: float) -> float:
-        """Seconds in which every node sends ``size_per_node`` bytes in the gaps that training, and uploads that cross the
-        same network, leave on it."""
-        busy = site.step.network_s / site.step.seconds if site.step.seconds > 0 else 0.0
-        busy += self.network_share(site)
-        return size_per_node / site.cluster.node.network_bandwidth / max(1.0 - busy, 0.01)
+        """Seconds in which every node sends ``size_per_node`` bytes in the gaps that training leaves on its network."""
+        return size_per_node / site.cluster.node.network_bandwidth / self.gaps(site)
 
     def upload(self, site: SaveSite, blocking: bool = False, **keys: Any) -> Transfer:
         """The transfer of a save to shared storage; ``keys``: of ``Transfer``."""
         storage, node = site.cluster.storage, site.cluster.node
         limit = None if self.writer_bandwidth is None else node.gpus * self.writer_bandwidth
+        via: tuple[Resource, ...] = ("storage",)
+        if self.uplink == "training":
+            limit, via = min(limit or math.inf, node.network_bandwidth), ("network", "storage")
         opening = storage.opening_s(site.cluster.gpus * self.files_per_gpu) + self.straggler
-        return Transfer(blocking, opening, self.size(site), "storage", Tier.SHARED, per_client=limit, via="storage", **keys)
+        return Transfer(blocking, opening, self.size(site), "storage", Tier.SHARED, per_client=limit, via=via, **keys)
 
     def network_share(self, site: SaveSite) -> float:
         """Share of a node's training network that an upload takes while it runs."""

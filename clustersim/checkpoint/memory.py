@@ -54,7 +54,7 @@ class MemoryEngine(CheckpointEngine):
         """Saves from one upload to the next; at least so many that an upload has ended before the next begins."""
         if self.persist_every is None:
             return None
-        each = self.interval.about_s(site.step.seconds)
+        each = self.interval.about_s(site.step.seconds) or site.interval_s
         if not each:
             return self.persist_every
         upload, node = self.upload(site), site.cluster

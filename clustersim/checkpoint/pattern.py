@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 from clustersim.checkpoint.engine import Transfer
@@ -77,6 +77,8 @@ class Leg(NamedTuple):
     wait_s: float = 0.0
     late_s: float = 0.0
     """From the end of the stall until the save before it is out of the way of this one's background part."""
+    lags: Mapping[Tier, float] | None = None
+    """Where saves meet: of each tier, seconds from the end of the stall until it holds the copy (negative: before)."""
 
     @property
     def length_s(self) -> float:
@@ -102,9 +104,12 @@ def outlay(transfers: tuple[Transfer, ...], seconds: tuple[float, ...]) -> Outla
     chain = [(transfer, time) for transfer, time in pairs if not transfer.beside]
     stall = math.fsum(time for transfer, time in chain if transfer.blocking)
     times = [time for _, time in chain]
+    for place, (transfer, time) in enumerate(chain):
+        if transfer.streams and place:  # what has flowed by the end of the stall
+            times[place] = time - min(times[place - 1], time - transfer.seconds)
     durable = [(math.fsum(times[: i + 1]), t.tier) for i, (t, _) in enumerate(chain) if t.tier is not None]
     aside = [(stall + time, t.tier) for t, time in pairs if t.beside and t.tier is not None]
-    main = math.fsum(time for transfer, time in chain if not transfer.blocking)
+    main = math.fsum(time for (transfer, _), time in zip(chain, times, strict=True) if not transfer.blocking)
     held = frozenset(transfer.tier for transfer, _ in chain if transfer.blocking and transfer.tier is not None)
     return Outlay(stall, tuple(durable + aside), main, frozenset(tier for _, tier in aside), held)
 
@@ -205,16 +210,17 @@ class Pattern:
         """What the save of a number consists of."""
         return self.saves[number % len(self.saves)]
 
-    def lag(self, number: int, tier: Tier, late_s: float = 0.0) -> float:
+    def lag(self, number: int, tier: Tier, leg: Leg | None = None) -> float:
         """Seconds from the start of a save's stall until a tier holds its copy; inf: it makes none there.
 
-        ``late_s``: until the save before it is out of the way of its background part.
+        ``leg``: the one at whose end it is; None: nothing is in the way of its background part.
         """
         number %= len(self.saves)
         after, shape = self.after[number].get(tier), self.saves[number]
         if after is None:
             return math.inf
-        return after if tier in shape.held or tier in shape.beside else after + late_s
+        late_s = 0.0 if leg is None or tier in shape.held or tier in shape.beside else leg.late_s
+        return after + late_s
 
     def track(self, number: int, flying: bool) -> Track:
         """The legs after a resumption from save ``number``, of which the background part is only now under way where it

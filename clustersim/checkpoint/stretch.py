@@ -37,7 +37,8 @@ class Stretch:
 
     def __init__(self, pattern: Pattern, start_s: float, step: int, flying: bool = False, number: int = 0,
                  serial: int = 0) -> None:  # fmt: skip
-        self.pattern, self.start_s, self.step, self.flying = pattern, start_s, step, flying
+        self.pattern, self.start_s, self.step = pattern, start_s, step
+        self.flying: int = flying
         self.number, self.serial = number, serial
         self._track: Track = pattern.track(number, flying)
         self._last: tuple[float, Spot] | None = None

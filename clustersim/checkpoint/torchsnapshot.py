@@ -16,8 +16,8 @@ class TorchSnapshot(CheckpointEngine, kind="torchsnapshot"):
 
     def save(self, site: SaveSite) -> tuple[Transfer, ...]:
         """One blocking transfer at the pace of the slower of copy and write."""
-        upload, node = self.upload(site, blocking=True), site.cluster.node
-        copies = node.gpus * (self.copy_bandwidth or node.device_to_host)
+        upload = self.upload(site, blocking=True)
+        copies = site.cluster.node.gpus * self.copies_a_gpu(site)
         limit = copies if upload.per_client is None else min(upload.per_client, copies)
         plan = self.plan_s(site)
         return *((Transfer(True, plan),) if plan else ()), replace(upload, per_client=limit)

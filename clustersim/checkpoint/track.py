@@ -51,7 +51,7 @@ class Track:
         self.stalls: list[float] = _sums([leg.stall_s for leg in lone], pattern.stalls, rounds)
         self.saved = [pattern.outlay(number + save + 1).stall_s for save in range(self.known)]
         self.lags = {
-            tier: [pattern.lag(number + save + 1, tier, leg.late_s) for save, leg in enumerate(self.legs)]
+            tier: [pattern.lag(number + save + 1, tier, leg) for save, leg in enumerate(self.legs)]
             for tier, _ in pattern.tiers
         }
 

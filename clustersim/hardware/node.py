@@ -36,6 +36,8 @@ class Node(PresetModel, folder="nodes"):
     host_memory: Bytes = 2.0 * 2**40
     pinned_bandwidth_per_gpu: BytesPerSecond | None = None
     """Device-to-host copy of one GPU into pinned memory; default: 0.85 of its PCIe bandwidth."""
+    host_memory_bandwidth: PositiveBytesPerSecond | None = None
+    """What copies to, from and within host memory share; null: no limit."""
     local_disk_write: BytesPerSecond = 4e9
     local_disk_read: BytesPerSecond = 8e9
     cpu_cores: int = Field(default=96, gt=0)

@@ -31,6 +31,7 @@ from clustersim.run.log import Entry, Log
 from clustersim.run.patience import Patience
 from clustersim.run.prepared import Prepared
 from clustersim.run.reserve import Reserve
+from clustersim.run.resources import Resources
 from clustersim.run.result import RunResult
 from clustersim.run.storage import SharedStorage
 from clustersim.run.strikes import Strikes
@@ -71,6 +72,8 @@ class Job:
         shop = Workshop(scenario.repair, self.draws, self.strikes.will_fail)
         self.fleet.shop = None if shop.plain else shop
         self.storage = SharedStorage(env, cluster.storage)
+        if prepared.shared:
+            self.storage = Resources(env, cluster.storage, prepared.shop.capacity)
         self.ledger = Ledger()
         self.trainer = Trainer(env, prepared, self.storage, self.ledger, self.log, prepared.luck(seed, replica))
         self.afflictions = Afflictions(self)

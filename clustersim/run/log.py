@@ -80,7 +80,7 @@ def saves_of(stretch: Stretch, end_s: float, last: int, luck: Luck | None = None
     entries: list[Entry] = []
     if not stretch.saves:
         return entries
-    for leg in range(-1 if stretch.flying else 0, last + 1):
+    for leg in range(-int(stretch.flying), last + 1):
         step = stretch.step + stretch.steps_before(leg + 1)
         if leg >= 0 and stretch.stall_start(leg) <= end_s:
             entries.append(Entry(stretch.stall_start(leg), "save_start", "", step, seconds=stretch.leg_at(leg).stall_s))

@@ -5,15 +5,18 @@ from __future__ import annotations
 import bisect
 import functools
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 
 from clustersim.checkpoint.engine import Load, SaveSite, StepShape, Transfer
+from clustersim.checkpoint.fluid import Shop
 from clustersim.checkpoint.interval import Costs, Every, Interval
+from clustersim.checkpoint.lanes import Lanes
 from clustersim.checkpoint.pattern import Outlay, Pace, Pattern, outlay
 from clustersim.checkpoint.placement import Placement
+from clustersim.checkpoint.played import PlayedPattern
 from clustersim.checkpoint.state import state_bytes
 from clustersim.checkpoint.tiers import Tier
 from clustersim.errors import InputError, Problem
@@ -67,6 +70,9 @@ class Prepared:
     horizon_s: float = field(init=False)
     causes: tuple[FailureModel, ...] = field(init=False)
     during: FailuresDuring = field(init=False)
+    shop: Shop = field(init=False)
+    shared: bool = field(init=False)
+    lanes: tuple[Lanes, ...] = field(init=False)
     transfers: tuple[Transfer, ...] = field(init=False)
     transfer_s: tuple[float, ...] = field(init=False)
     saves: tuple[Outlay, ...] = field(init=False)
@@ -125,13 +131,15 @@ class Prepared:
         if self.load.bytes:
             limit = self.load.per_client or math.inf
             self.load_s += alone_s(cluster.storage, self.load.bytes, "read", self.load.clients, limit)
-        self.transfers = engine.save(self.site)
-        self._by_number()
+        self._by_number(Shop.of(engine, self.site))
         self._share_network()
         cost = self.save or Outlay(0.0, ())
         self.every = (
             Every() if self.save is None else engine.interval.resolve(Costs(cost.stall_s, cost.busy_s, self.mtbf_s))
         )
+        if self.every.seconds and engine.interval.about_s(self.pace.step_s) is None:
+            self.site = replace(self.site, interval_s=self.every.seconds)
+            self._by_number(Shop.of(engine, self.site))  # uploads no more often than one ends before the next begins
         self.pattern = self.pattern_at(self.pace)
         check_room(self)
 
@@ -167,19 +175,19 @@ class Prepared:
         network = sum(parts.get(name, 0.0) for name in ("pp", "dp", "cp", "ep"))
         return StepShape(self.pace.nominal_s, parts.get("optimizer", 0.0), network)
 
-    def _by_number(self) -> None:
-        """Transfers and outlays by number of the save."""
-        count = max((transfer.every for transfer in self.transfers), default=1)
-        self.transfer_s = tuple(self._alone_s(transfer) for transfer in self.transfers)
-        timed = list(zip(self.transfers, self.transfer_s, strict=True))
-        self._parts = tuple(tuple(part for part in timed if number % part[0].every == 0) for number in range(count))
-        shapes = (outlay(tuple(t for t, _ in parts), tuple(s for _, s in parts)) for parts in self._parts)
+    def _by_number(self, shop: Shop) -> None:
+        """Transfers, lanes and outlays by number of the save."""
+        self.shop, self.shared = shop, shop.contends()
+        self.transfers = tuple(move.transfer for move in shop.moves)
+        self.transfer_s = tuple(move.alone_s for move in shop.moves)
+        self.lanes = tuple(Lanes.of(moves) for moves in shop.saves)
+        shapes = (outlay(tuple(m.transfer for m in moves), tuple(m.alone_s for m in moves)) for moves in shop.saves)
         self.saves = tuple(shapes) if self.transfers else ()
-        self.save = self.saves[min(1, count - 1)] if self.saves else None
+        self.save = self.saves[min(1, len(shop.saves) - 1)] if self.saves else None
 
-    def parts_of(self, number: int) -> tuple[tuple[Transfer, float], ...]:
-        """What the save of a number consists of, each transfer with what it takes alone."""
-        return self._parts[number % len(self._parts)]
+    def lanes_of(self, number: int) -> Lanes:
+        """What the save of a number consists of."""
+        return self.lanes[number % len(self.lanes)]
 
     def luck(self, seed: int, replica: int) -> SaveLuck | None:
         """Which saves of a replica fail or are unreadable; None: none ever."""
@@ -187,13 +195,6 @@ class Prepared:
         if engine.failing == 0 and engine.corrupt == 0:
             return None
         return SaveLuck(engine.failing, engine.corrupt, stream(seed, replica, "saves"))
-
-    def _alone_s(self, transfer: Transfer) -> float:
-        if transfer.channel == "local":
-            return transfer.seconds
-        cluster = self.scenario.cluster
-        return transfer.seconds + alone_s(cluster.storage, transfer.bytes, "write", transfer.clients or cluster.nodes,
-                                          transfer.per_client or math.inf)  # fmt: skip
 
     def slowed(self, nodes: dict[int, float], links: dict[int, float], everywhere: float) -> Pace:
         """The pace while places compute, or their links carry, by these factors slower: that of the slowest of them.
@@ -294,9 +295,19 @@ class Prepared:
         """What repeats at a pace (and with another interval than the first)."""
         key = (pace, every or self.every)
         if key not in self._patterns:
-            engine = self.scenario.checkpoint
-            self._patterns[key] = Pattern(key[1], pace, self.saves, engine.when_busy, engine.depth(self.site))
+            engine, shop = self.scenario.checkpoint, self.shop
+            if self._meet(*key):
+                self._patterns[key] = PlayedPattern(key[1], pace, self.saves, engine.when_busy, shop, self.lanes)
+            else:
+                self._patterns[key] = Pattern(key[1], pace, self.saves, engine.when_busy, shop.depth)
         return self._patterns[key]
+
+    def _meet(self, pace: Pace, every: Every) -> bool:
+        """Whether moves of saves may share what they cross, or wait for each other, at a pace and an interval."""
+        if every.never or not self.saves:
+            return False
+        least = every.steps * pace.step_s if every.steps else every.seconds or 0.0
+        return self.shop.contends(least) or self.shop.waits(least + min(save.stall_s for save in self.saves))
 
     @property
     def nominal_s(self) -> float:

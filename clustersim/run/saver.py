@@ -1,7 +1,8 @@
-"""One save, event by event: its transfers over the resources that they share with others.
+"""One save, event by event: its moves over the resources that they share with others.
 
-The chain (blocking transfers, then background ones) runs one after the other; what is ``beside`` starts when training
-goes on, each by itself.
+Its lanes are those of ``checkpoint/lanes.py``: blocking moves, then those behind them; what is beside starts when training
+goes on, each by itself. Where moves may meet on a resource (``run/resources.py``) they share it; elsewhere what is local
+takes what it takes alone.
 """
 
 from __future__ import annotations
@@ -11,13 +12,12 @@ from dataclasses import dataclass, field
 
 import simpy
 
-from clustersim.checkpoint.engine import Transfer
+from clustersim.checkpoint.fluid import Move
+from clustersim.checkpoint.lanes import Lanes, Place, Places, begin
 from clustersim.checkpoint.tiers import Tier
 from clustersim.run.clock import at
+from clustersim.run.resources import Resources
 from clustersim.run.storage import Flow, SharedStorage
-
-Timed = tuple[Transfer, float]
-"""A transfer and what it takes with the resources for itself."""
 
 
 @dataclass
@@ -25,27 +25,44 @@ class Start:
     """How far a save is, and what it waits for.
 
     Attributes:
-        elapsed_s: seconds since its stall began.
-        late_s: from the end of the stall until its background part could start.
-        after: what its background part waits for; None: nothing.
-        behind: what the transfers beside it wait for, by tier.
+        places: how far its lanes are; None: it begins.
+        after: what the lane behind waits for; None: nothing.
+        behind: what the moves beside it wait for, by tier.
     """
 
-    elapsed_s: float = 0.0
-    late_s: float = 0.0
+    places: Places | None = None
     after: simpy.Event | None = None
     behind: dict[Tier, simpy.Event] = field(default_factory=dict)
 
 
+class _Lane:
+    """A lane under way."""
+
+    __slots__ = ("at", "begun", "fixed_s", "flow", "left", "moves", "then", "until_s")
+
+    def __init__(self, moves: Sequence[Move], place: Place, then: Callable[[], None]) -> None:
+        self.moves, self.then = moves, then
+        self.at, self.fixed_s, self.left = place
+        self.begun = False
+        self.flow: Flow | None = None
+        self.until_s: float | None = None
+        """When the fixed time, or a move that shares nothing, ends; None: something flows, or nothing is under way."""
+
+    @property
+    def done(self) -> bool:
+        return self.at == len(self.moves)
+
+
 class Saver:
-    """A save under way. ``unblocked`` succeeds when training may go on, ``ended`` when the chain is done.
+    """A save under way. ``unblocked`` succeeds when training may go on, ``ended`` when its lane behind has ended.
 
     Args:
-        parts: what the save consists of.
+        lanes: what the save consists of.
         clients: nodes that write.
         step: steps in the state that is saved.
         durable: called with each tier on which the copy has become durable.
         start: how far it is, and what it waits for.
+        serial: which save of the run it is.
 
     Attributes:
         sides: of what is made beside, an event a tier for its end.
@@ -55,42 +72,41 @@ class Saver:
         self,
         env: simpy.Environment,
         storage: SharedStorage,
-        parts: Sequence[Timed],
+        lanes: Lanes,
         clients: int,
         step: int,
         durable: Callable[[Tier], None],
         start: Start | None = None,
+        serial: int = 0,
     ) -> None:
         self._env, self._storage, self._clients, self._durable = env, storage, clients, durable
         start = start or Start()
-        chain = [part for part in parts if not part[0].beside]
-        self._aside = [part for part in parts if part[0].beside]
-        self.step = step
+        places = start.places or lanes.start()
+        self.step, self.serial, self.lanes = step, serial, lanes
         self.unblocked, self.ended = simpy.Event(env), simpy.Event(env)
-        self.sides = {part[0].tier: simpy.Event(env) for part in self._aside if part[0].tier is not None}
-        self._flows: list[Flow] = []
+        self.sides = {tier: simpy.Event(env) for tier in lanes.tiers if tier is not None}
         self._cut = False
-        self._start = start
-        self._chain = chain
-        self._stall_s = sum(seconds for transfer, seconds in chain if transfer.blocking)
-        self._at = 0
-        elapsed = start.elapsed_s
-        if elapsed > self._stall_s:
-            elapsed = max(self._stall_s, elapsed - start.late_s)
-        while self._at < len(chain) and elapsed > 0 and elapsed >= chain[self._at][1]:
-            elapsed -= chain[self._at][1]
-            self._at += 1
-        self._go(elapsed)
+        self._start, self._streams = start, lanes.streams
+        self._block = _Lane(lanes.block, places.block, self._unblock)
+        self._back = _Lane(lanes.back, places.back, self._end)
+        self._aside = [_Lane((move,), place, self._side_end(move.transfer.tier))
+                       for move, place in zip(lanes.sides, places.sides, strict=True)]  # fmt: skip
+        self._begin(self._block)
 
     @property
     def stalling(self) -> bool:
         """Whether training stands still for this save."""
-        return self._at < len(self._chain) and self._chain[self._at][0].blocking
+        return not self._block.done
 
     @property
     def flow(self) -> Flow | None:
-        """The flow on shared storage that is under way."""
-        return self._flows[-1] if self._flows else None
+        """The last of its flows on shared resources that are under way."""
+        return next((lane.flow for lane in reversed(self._lanes) if lane.flow is not None), None)
+
+    @property
+    def flows(self) -> int:
+        """Its flows on shared resources that are under way."""
+        return sum(lane.flow is not None for lane in self._lanes)
 
     @property
     def open_sides(self) -> dict[Tier, simpy.Event]:
@@ -102,77 +118,145 @@ class Saver:
         """Nothing is left to do."""
         return self.ended.triggered and not self.open_sides
 
+    @property
+    def _lanes(self) -> list[_Lane]:
+        return [self._block, self._back, *self._aside]
+
+    def places(self) -> Places:
+        """How far its lanes are now."""
+        block, back, *sides = (self._place(lane) for lane in self._lanes)
+        return Places(block, back, tuple(sides))
+
+    def _place(self, lane: _Lane) -> Place:
+        fixed, left = lane.fixed_s, lane.left
+        if lane.until_s is not None:
+            wait = max(0.0, lane.until_s - self._env.now)
+            if fixed > 0 and not (lane.moves[lane.at].transfer.streams and left > 0):
+                fixed = wait
+            else:
+                flow_s = lane.moves[lane.at].flow_s
+                left = wait / flow_s if flow_s > 0 else 0.0
+        elif lane.flow is not None and lane.flow.bytes > 0:
+            left = self._storage.left_of(lane.flow) / (lane.moves[lane.at].size * lane.flow.clients)
+        return Place(lane.at, fixed, left)
+
     def cut(self) -> None:
         """Stop the save; nothing that is not yet durable will be."""
         self._cut = True
-        for flow in self._flows:
-            self._storage.cancel(flow)
-        self._flows.clear()
+        for lane in self._lanes:
+            if lane.flow is not None:
+                self._storage.cancel(lane.flow)
+                lane.flow = None
 
-    def _go(self, elapsed_s: float = 0.0) -> None:
-        """Start the next transfer, ``elapsed_s`` of which have been done before."""
-        if not self.stalling and not self.unblocked.triggered:
-            self.unblocked.succeed()
-            beyond = max(0.0, self._start.elapsed_s - self._stall_s)
-            for transfer, seconds in self._aside:
-                if beyond >= seconds > 0 and transfer.tier is not None:  # made before, undisturbed
-                    self.sides[transfer.tier].succeed()
-                    continue
-                self._wait(self._start.behind.get(transfer.tier) if transfer.tier else None,
-                           lambda part=(transfer, seconds): self._run(part, self._side_done, beyond))  # type: ignore[misc]  # fmt: skip
-            after, self._start.after = self._start.after, None
-            if after is not None and not after.processed and self._at < len(self._chain):
-                self._wait(after, self._go)
-                return
-        if self._at == len(self._chain):
-            self.ended.succeed()
+    # -- lanes
+
+    def _begin(self, lane: _Lane) -> None:
+        """Start a lane where it stands."""
+        lane.begun = True
+        self._go(lane)
+
+    def _begin_back(self) -> None:
+        """Start the lane behind when what it waits for has come."""
+        if self._back.begun:
             return
-        self._run(self._chain[self._at], self._next, elapsed_s)
+        self._back.begun = True
+        self._wait(None if self._back.done else self._start.after, lambda: self._go(self._back))
 
     def _wait(self, event: simpy.Event | None, then: Callable[[], None]) -> None:
         """Go on when an event has come, unless the save has been cut off."""
-        if event is None or event.processed or event.callbacks is None:
+        if event is None or event.callbacks is None:
             then()
             return
         event.callbacks.append(lambda _: None if self._cut else then())
 
-    def _run(self, part: Timed, then: Callable[[Timed], None], elapsed_s: float) -> None:
-        """Run one transfer, ``elapsed_s`` of which have been done before."""
-        transfer, seconds = part
-        left = transfer.seconds - elapsed_s
-        if transfer.channel == "local":
-            at(self._env, self._env.now + left, lambda _: then(part), "save")
-        elif left > 0:
-            at(self._env, self._env.now + left, lambda _: self._flow_on(part, transfer.bytes, then), "save")
+    def _unblock(self) -> None:
+        """The blocking moves have ended."""
+        self.unblocked.succeed()
+        for lane in self._aside:
+            tier = lane.moves[0].transfer.tier
+            self._wait(self._start.behind.get(tier) if tier else None, lambda lane=lane: self._begin(lane))  # type: ignore[misc]
+        self._begin_back()
+        if self._streams and self._back.at == 0 and self._back.left == 0.0:
+            self._finish(self._back)
+
+    def _end(self) -> None:
+        """The lane behind has ended."""
+        self.ended.succeed()
+
+    def _side_end(self, tier: Tier | None) -> Callable[[], None]:
+        """What to do when a move beside has ended."""
+
+        def end() -> None:
+            if tier is not None:
+                self.sides[tier].succeed()
+
+        return end
+
+    # -- moves
+
+    def _go(self, lane: _Lane) -> None:
+        """Go on with the move at which a lane stands, or end the lane."""
+        if lane is self._block and self._streams and lane.at >= len(lane.moves) - 1:
+            self._begin_back()
+        if lane.done:
+            lane.then()
+        elif lane.fixed_s > 0 and not lane.moves[lane.at].transfer.streams:
+            self._after(lane, lane.fixed_s, self._flow_on)
         else:
-            alone = seconds - transfer.seconds
-            self._flow_on(part, transfer.bytes * (1 + left / alone) if alone > 0 else 0.0, then)
+            self._flow_on(lane)
 
-    def _flow_on(self, part: Timed, size: float, then: Callable[[Timed], None]) -> None:
+    def _after(self, lane: _Lane, seconds: float, then: Callable[[_Lane], None]) -> None:
+        """Go on after a time."""
+        lane.until_s = self._env.now + seconds
+
+        def come(_: simpy.Event) -> None:
+            lane.until_s = None
+            if not self._cut:
+                then(lane)
+
+        at(self._env, lane.until_s, come, "save")
+
+    def _flow_on(self, lane: _Lane) -> None:
+        """Let the bytes of a move flow."""
+        move = lane.moves[lane.at]
+        if not move.transfer.streams:
+            lane.fixed_s = 0.0
+        if lane.left <= 0.0:
+            self._arrived(lane)
+        elif isinstance(self._storage, Resources) and move.demand is not None:
+            lane.flow = self._storage.carry(move, self._clients, lane.left, lambda: self._flown(lane))
+        elif move.transfer.channel == "local":
+            self._after(lane, lane.left * move.flow_s, self._arrived)
+        else:
+            transfer = move.transfer
+            lane.flow = self._storage.start(lane.left * transfer.bytes, "write", transfer.clients or self._clients,
+                                            lambda: self._flown(lane), transfer.per_client)  # fmt: skip
+
+    def _flown(self, lane: _Lane) -> None:
+        lane.flow = None
+        self._arrived(lane)
+
+    def _arrived(self, lane: _Lane) -> None:
+        """All bytes of a move have arrived."""
         if self._cut:
             return
-        transfer = part[0]
-        flow: Flow | None = None
+        lane.left = 0.0
+        if not lane.moves[lane.at].transfer.streams or not self._streams:
+            self._next(lane)
+        elif self.unblocked.triggered:
+            self._finish(lane)
 
-        def done() -> None:
-            if flow is not None:
-                self._flows.remove(flow)
-            then(part)
+    def _finish(self, lane: _Lane) -> None:
+        """Finish what has streamed."""
+        if lane.fixed_s > 0:
+            self._after(lane, lane.fixed_s, self._next)
+        else:
+            self._next(lane)
 
-        flow = self._storage.start(size, "write", transfer.clients or self._clients, done, transfer.per_client)
-        self._flows.append(flow)
-
-    def _next(self, part: Timed) -> None:
-        if self._cut:
-            return
-        self._at += 1
-        if part[0].tier is not None:
-            self._durable(part[0].tier)
-        self._go()
-
-    def _side_done(self, part: Timed) -> None:
-        tier = part[0].tier
-        if self._cut or tier is None or self.sides[tier].triggered:
-            return
-        self._durable(tier)
-        self.sides[tier].succeed()
+    def _next(self, lane: _Lane) -> None:
+        """A move has ended."""
+        tier = lane.moves[lane.at].transfer.tier
+        lane.at, lane.fixed_s, lane.left = begin(lane.moves, lane.at + 1)
+        if tier is not None:
+            self._durable(tier)
+        self._go(lane)

@@ -26,7 +26,7 @@ class Flow:
     __slots__ = ("bytes", "clients", "direction", "done", "left", "limit", "open", "rate", "start_s")
 
     def __init__(
-        self, size: float, direction: Direction, clients: int, limit: float, start_s: float, done: Callable[[], None]
+        self, size: float, direction: str, clients: int, limit: float, start_s: float, done: Callable[[], None]
     ) -> None:
         self.bytes, self.left, self.direction, self.clients, self.limit = size, size, direction, clients, limit
         self.done, self.rate, self.open, self.start_s = done, 0.0, True, start_s
@@ -37,14 +37,14 @@ class SharedStorage:
 
     def __init__(self, env: simpy.Environment, system: Storage) -> None:
         self._env, self._system = env, system
-        self._bandwidth: dict[Direction, float] = {"read": system.bandwidth("read"), "write": system.bandwidth("write")}
+        self._bandwidth: dict[str, float] = {"read": system.bandwidth("read"), "write": system.bandwidth("write")}
         self._limit = system.per_node_bandwidth or math.inf
         self._flows: list[Flow] = []
         self._since = 0.0
         self._outages = 0
         self._ending: list[Flow] = []
         self._wake: simpy.Event | None = None
-        self.moved: dict[Direction, float] = {"read": 0.0, "write": 0.0}
+        self.moved: dict[str, float] = {"read": 0.0, "write": 0.0}
 
     @property
     def quiet(self) -> bool:
@@ -55,6 +55,11 @@ class SharedStorage:
     def up(self) -> bool:
         """Not in an outage."""
         return self._outages == 0
+
+    @property
+    def flows(self) -> int:
+        """Flows under way."""
+        return len(self._flows)
 
     def only(self, flow: Flow | None) -> bool:
         """Whether no flow but this one is under way."""
@@ -85,6 +90,10 @@ class SharedStorage:
         self._flows.append(flow)
         self._share()
         return flow
+
+    def left_of(self, flow: Flow) -> float:
+        """Bytes that a flow has still to move."""
+        return max(0.0, flow.left - flow.rate * max(0.0, self._env.now - self._since))
 
     def cancel(self, flow: Flow) -> float:
         """Cut a flow off; returns the bytes that it had still to move."""
@@ -121,7 +130,7 @@ class SharedStorage:
         """New rates, and a wake-up for the next change: the end of a flow, or the beginning of one."""
         self._wake = None
         now = self._env.now
-        begun = [flow for flow in self._flows if flow.start_s <= now] if self._outages == 0 else []
+        begun = self._running(now)
         for flow in self._flows:
             flow.rate = 0.0
         for flow, rate in zip(begun, self.rates(begun), strict=True):
@@ -132,6 +141,10 @@ class SharedStorage:
         self._ending = [flow for seconds, flow in ends if seconds <= first * (1 + 1e-12)] if first <= begins else []
         if min(first, begins) < math.inf:
             self._alarm(min(first, begins))
+
+    def _running(self, now: float) -> list[Flow]:
+        """Flows that may move."""
+        return [flow for flow in self._flows if flow.start_s <= now] if self._outages == 0 else []
 
     def _alarm(self, seconds: float) -> None:
         """Wake up when the first flow ends; a wake-up that was set before no longer counts."""
@@ -161,7 +174,7 @@ class SharedStorage:
         if len(flows) == 1:
             return [min(self._bandwidth[flows[0].direction], flows[0].limit * flows[0].clients)]
         rates = [0.0] * len(flows)
-        groups: list[tuple[Direction, ...]] = (
+        groups: list[tuple[str, ...]] = (
             [("read", "write")] if self._system.duplex == "shared" else [("read",), ("write",)]
         )
         for group in groups:

@@ -10,6 +10,7 @@ import simpy
 
 from clustersim.checkpoint.engine import Load
 from clustersim.checkpoint.pattern import Luck, Pace, training_time
+from clustersim.checkpoint.played import PlayedPattern, PlayedStretch
 from clustersim.checkpoint.stretch import Spot, Stretch
 from clustersim.checkpoint.tiers import Copies, Copy, Tier
 from clustersim.faults.failure import Severity
@@ -95,19 +96,23 @@ class Trainer:
 
     def train(self) -> Process:
         """Train to the last step."""
-        flying = False
+        flying: int | None = None
         while self.step < self.target:
             free = self.blocked_s <= self.env.now and not self.alarmed
-            if self._walk is None and self.prepared.jump and free and (flying or self.storage.quiet):
+            if self._walk is None and self.prepared.jump and free and (flying is not None or self.storage.quiet):
                 yield from self._jump(flying)
-            flying = (yield from self._leg()) if self.step < self.target else False
+            flying = (yield from self._leg()) if self.step < self.target else None
         if self.prepared.scenario.checkpoint.final and self.prepared.save is not None:
             yield from self._final()
 
-    def _jump(self, flying: bool) -> Process:
-        """One time-out to the end of training; broken off by whatever disturbs."""
+    def _jump(self, flying: int | None) -> Process:
+        """One time-out to the end of training; broken off by whatever disturbs. ``flying``: see ``_leg``."""
         now: float = self.env.now
-        self._stretch = stretch = Stretch(self.pattern, now, self.step, flying, self.number, self.serial)
+        if isinstance(self.pattern, PlayedPattern):
+            stretch: Stretch = PlayedStretch(self.pattern, now, self.step, flying, self.number, self.serial)
+        else:
+            stretch = Stretch(self.pattern, now, self.step, flying is not None, self.number, self.serial)
+        self._stretch = stretch
         try:
             if self.target == math.inf:
                 yield self.env.event()
@@ -120,18 +125,20 @@ class Trainer:
             return
         self._close(end, all_steps=True)
 
-    def _leg(self) -> Generator[simpy.Event, Any, bool]:
-        """One leg event by event; True when nothing but the background part of its save is under way as it ends."""
+    def _leg(self) -> Generator[simpy.Event, Any, int | None]:
+        """One leg event by event; the leg of the cycle that comes next where its saves are all that is under way."""
         if self._walk is None:
             self._walk = Walk(self, self.env.now)
         walk = self._walk
         yield from walk.live()
-        flying = walk.flies_alone() and self.prepared.jump and not self.pattern.never
-        if flying:
+        flying = None
+        if self.prepared.jump and not self.pattern.never and walk.left() and self.blocked_s <= self.env.now:
+            flying = walk.rejoins() if isinstance(self.pattern, PlayedPattern) else 0 if walk.flies_alone() else None
+        if flying is not None:
             for saver in walk.savers:
                 saver.cut()
         done = self.step >= self.target
-        self._walk = None if not walk.left() or flying or done else walk.successor()
+        self._walk = None if not walk.left() or flying is not None or done else walk.successor()
         return flying
 
     def _final(self) -> Process:

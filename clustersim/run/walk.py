@@ -14,10 +14,12 @@ from typing import TYPE_CHECKING, Any
 
 import simpy
 
+from clustersim.checkpoint.lanes import Places
 from clustersim.checkpoint.pattern import Books, Pace, book_steps, steps_for, training_time
 from clustersim.checkpoint.stretch import Spot, Stretch
 from clustersim.checkpoint.tiers import Copy, Tier
 from clustersim.run.clock import delay
+from clustersim.run.landing import joins, under_way
 from clustersim.run.ledger import Piece
 from clustersim.run.log import Entry
 from clustersim.run.saver import Saver, Start
@@ -106,14 +108,8 @@ class Walk:
 
     def _resume_all(self, stretch: Stretch, spot: Spot) -> None:
         """Savers for all saves of a stretch that are under way."""
-        now = self._trainer.env.now
-        last = spot.leg if stretch.started(spot, now) > spot.leg else spot.leg - 1
-        first = last
-        while first >= (-1 if stretch.flying else 0) and stretch.in_flight(first, now):
-            first -= 1
-        older = stretch.side_in_flight(first, now)
-        for save in ([] if older is None else [older]) + list(range(first + 1, last + 1)):
-            saver = self._resumed(stretch, save)
+        for save, places in under_way(stretch, spot, self._trainer.env.now, self._prepared.lanes_of):
+            saver = self._resumed(stretch, save, places)
             if save == spot.leg:
                 self._saving = saver
             else:
@@ -124,14 +120,12 @@ class Walk:
         while not self._trainer.every.never and not self._trainer.alarmed and self._due_in() <= 0:
             self._skips += 1
 
-    def _resumed(self, stretch: Stretch, save: int) -> Saver:
+    def _resumed(self, stretch: Stretch, save: int, places: Places) -> Saver:
         """The save at the end of leg ``save`` of a stretch, as far as it is now."""
         step = stretch.step + stretch.steps_before(save + 1)
-        elapsed = self._trainer.env.now - (stretch.stall_end(save) - stretch.outlay(save).stall_s)
-        late = stretch.leg_at(save).late_s if save >= 0 else 0.0
         now, tiers = self._trainer.env.now, stretch.pattern.tiers
         held = [tier for tier, _ in tiers if (stretch.durable_s(save, tier) or math.inf) <= now]
-        return self._saver(step, stretch.number + save + 1, stretch.serial + save + 1, elapsed, late, held)
+        return self._saver(step, stretch.number + save + 1, stretch.serial + save + 1, places, held)
 
     def _new_saver(self, step: int, number: int) -> Saver:
         """A save that starts now."""
@@ -140,7 +134,7 @@ class Walk:
         self._trainer.log.add(Entry(self._trainer.env.now, "save_start", "", step))
         return self._saver(step, number, self._trainer.serial)
 
-    def _saver(self, step: int, number: int, serial: int, elapsed_s: float = 0.0, late_s: float = 0.0,
+    def _saver(self, step: int, number: int, serial: int, places: Places | None = None,
                held: Sequence[Tier] = ()) -> Saver:  # fmt: skip
         """A save of which copies on the tiers ``held`` have become durable before."""
         trainer, prepared = self._trainer, self._prepared
@@ -153,12 +147,11 @@ class Walk:
             trainer.copies.add(Copy(step, tier, trainer.env.now, number, corrupt))
             trainer.log.add(Entry(trainer.env.now, "save_durable", tier.value, step))
 
-        flying = self.flying
+        flying = self.flying if prepared.shop.queued else []
         behind = {tier: event for saver in self.savers for tier, event in saver.open_sides.items()}
-        start = Start(elapsed_s, late_s, flying[-1].ended if flying else None, behind)
-        return Saver(
-            trainer.env, trainer.storage, prepared.parts_of(number), trainer.nodes, step, durable, start
-        )
+        start = Start(places, flying[-1].ended if flying else None, behind)
+        return Saver(trainer.env, trainer.storage, prepared.lanes_of(number), trainer.nodes, step, durable, start,
+                     serial)  # fmt: skip
 
     # -- the leg
     # ------------------------------------------------------------------------------------------------------------
@@ -174,8 +167,9 @@ class Walk:
                 return
             self.stalled, self._stall_s = True, self._trainer.env.now
         if self._saving is None:
-            if self.full:
-                yield from self._hold(self.flying[-self._prepared.pattern.depth].ended)
+            while self.full:
+                ends = [saver.ended for saver in self.flying]
+                yield from self._hold(ends[0] if self._prepared.shop.queued else simpy.AnyOf(self._trainer.env, ends))
             self._trainer.number += 1
             self._saving = self._new_saver(self._first_step + self.steps, self._trainer.number)
         yield from self._hold(self._saving.unblocked)
@@ -191,8 +185,10 @@ class Walk:
 
     @property
     def busy(self) -> bool:
-        """A save is in flight."""
-        return any(not saver.ended.triggered for saver in self.savers)
+        """A save is in flight that makes steps slower."""
+        if any(not saver.ended.triggered for saver in self.savers):
+            return True
+        return self._prepared.shop.uploads_slow and any(saver.open_sides for saver in self.savers)
 
     @property
     def full(self) -> bool:
@@ -348,6 +344,11 @@ class Walk:
             and trainer.storage.only(flying[0].flow)
             and not any(saver.open_sides for saver in self.savers)
         )
+
+    def rejoins(self) -> int | None:
+        """The leg of what repeats that starts now where just so much is under way, and nothing else; None: none does."""
+        just = self._unblocked_s == self._trainer.env.now
+        return joins(self._trainer, self.left()) if just else None
 
     def left(self) -> list[Saver]:
         """Saves that are still under way."""
