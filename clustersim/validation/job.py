@@ -19,7 +19,6 @@ from clustersim.validation.rows import Row, packaged
 from clustersim.validation.shapes import SkipRow, model_of
 from clustersim.workload.layout import Layout
 from clustersim.workload.model import TransformerModel
-from clustersim.workload.precision import NARROW
 from clustersim.workload.profile import Profile
 from clustersim.workload.stack import Stack
 from clustersim.workload.training import Training
@@ -252,7 +251,7 @@ class Reader:
                                     "precision": self.precision(gpu), "recompute": self.recompute(model),
                                     "mfu": self.source.value("flop", "causal-half"),
                                     "grad_dtype": self.source.value("grad_dtype", "fp32")}  # fmt: skip
-        if self.source.value("narrow_weights") and training["precision"] in NARROW:
+        if training["precision"] in self.source.value("narrow_weights", ()):
             training["narrow_weights"] = True
             self.assumed["narrow_weights"] = f"yes ({self.source.reason('narrow_weights')})"
         if "lora" in (row.text("note") or "").lower() and "SFT Performance" not in (row.text("note") or ""):

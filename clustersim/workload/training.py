@@ -133,8 +133,8 @@ class Training(Block):
     grad_dtype: GradDtype = "fp32"
     narrow_weights: bool = False
     """In fp8 and narrower: layers hold their weights in that format alone (Transformer Engine's ``fp8_model_init``,
-    Megatron's ``fp8-param-gather``): no 16-bit copy, and what is gathered is as narrow. Embedding and head stay in 16
-    bits."""
+    Megatron's ``fp8-param-gather``): no 16-bit copy, and fp8 weights are gathered as such (formats with a scale per
+    block still in 16 bits: their rows and columns are scaled apart). Embedding and head stay in 16 bits."""
     optimizer: Optimizer = Adam()
     recompute: Recompute = NoRecompute()
     stack: Stack | None = None
@@ -171,7 +171,7 @@ class Training(Block):
     @property
     def gathered_bytes(self) -> float:
         """Bytes of a layer's weight on its way to the ranks that use it."""
-        return element_bytes(self.precision) if self.narrow_weights else 2.0
+        return element_bytes(self.precision) if self.narrow_weights and self.precision == "fp8" else 2.0
 
     @property
     def tokens_per_step(self) -> int:

@@ -77,6 +77,15 @@ def test_weights_held_in_fp8_alone_are_gathered_in_fp8(zero: int, pp: int) -> No
             assert saved == pytest.approx(seconds[0] - seconds[1], rel=1e-9)
 
 
+def test_weights_with_a_scale_per_block_travel_in_16_bits() -> None:
+    """Rows and columns are scaled apart, so that what is gathered is not yet narrow; in memory it is."""
+    wide, narrow = (
+        job(1, precision="mxfp8", narrow_weights=narrow, layout={"overlap": {"dp": False}}) for narrow in (False, True)
+    )
+    assert narrow.step_time().breakdown["dp"] == wide.step_time().breakdown["dp"]
+    assert memory_report(narrow).stages[0].weights < memory_report(wide).stages[0].weights
+
+
 def test_weights_cut_by_less_than_their_optimizer_keep_a_shard_of_their_own() -> None:
     """Eight replicas, weights cut over two, optimizer state over all: half of the weights stay, and what is gathered."""
     model = TransformerModel.preset("llama3-8b")
