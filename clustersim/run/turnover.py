@@ -8,16 +8,16 @@ that has been found, may be met by a turn as well.
 
 from __future__ import annotations
 
-import math
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from clustersim.faults.failure import TAKES_NODES, ComponentFailure, FailureModel, Severity
+from clustersim.faults.failure import TAKES_NODES, FailureModel, Severity
 from clustersim.faults.process import Hit
 from clustersim.recovery.ground import Ground
 from clustersim.recovery.strategy import NOTHING, Comeback, Loss, RecoveryStrategy
-from clustersim.run.clock import LAST, at
+from clustersim.run.clock import at
+from clustersim.run.doubts import Doubts
 from clustersim.run.log import Entry
+from clustersim.run.swaps import Swaps
 
 if TYPE_CHECKING:
     from clustersim.run.job import Job
@@ -34,20 +34,6 @@ class Turn:
 
 TURN = Turn()
 NOBODY: frozenset[int] = frozenset()
-_DEAD = ComponentFailure(name="dead-spare", mtbf=1e30, severity=Severity.NODE)
-
-
-@dataclass(eq=False)
-class Planned:
-    """A node that will leave: it still works.
-
-    Attributes:
-        hit: the planned failure, aimed at the node.
-        ready_s: when the joiner is ready; inf: none has been found yet.
-    """
-
-    hit: Hit
-    ready_s: float = math.inf
 
 
 class Turnover:
@@ -75,12 +61,11 @@ class Turnover:
         self._coming: Comeback | None = None
         self._turn: Comeback | None = None
         self._ready: dict[int, float] = {}
-        self._planned: list[Planned] = []
         self._armed = 0
         self._epoch = 0
-        self._wrong, self._heartbeat = self._recovery.diagnosis.wrong, self._recovery.heartbeat
-        if self._recovery.dead_spares.share:
-            job.fleet.placed = self._try_spare
+        self._swaps = Swaps(job, self._recovery, self._arm)
+        self._doubts = Doubts(job, self._recovery)
+        self._heartbeat = self._recovery.heartbeat
         self._repace()
 
     # -- what strategies see
@@ -138,7 +123,7 @@ class Turnover:
             return False
         if not (hit.cause.planned or hit.cause.kind in ("fail-slow", "false-alarm")):
             return False
-        self._announce(hit, places[0], migration.notice)
+        self._swaps.announce(hit, places[0])
         return True
 
     def _lose_idle(self, hit: Hit, places: list[int]) -> None:
@@ -175,47 +160,7 @@ class Turnover:
 
     def remove(self, fallen: list[tuple[int, float]], cause: FailureModel | None) -> None:
         """Take the failed nodes out, or those that are blamed instead."""
-        fleet = self._job.fleet
-        for place, repair_s in fallen:
-            if self._wrong and len(fallen) == 1 and cause is not None:
-                other = self._blamed(place)
-                if other is not None:
-                    self._wrongly(place, other, repair_s, cause)
-                    continue
-            fleet.remove(place, repair_s)
-
-    def _blamed(self, place: int) -> int | None:
-        """A healthy place that is taken for the faulty one; None: the diagnosis is right."""
-        rng = self._job.draws("diagnosis")
-        lucky, where = rng.random(2).tolist()
-        fleet = self._job.fleet
-        if lucky >= self._recovery.diagnosis.wrong:
-            return None
-        for offset in range(fleet.nodes):
-            other = (int(where * fleet.nodes) + offset) % fleet.nodes
-            if other != place and fleet.working(other, other + 1):
-                return other
-        return None
-
-    def _wrongly(self, place: int, other: int, repair_s: float, cause: FailureModel) -> None:
-        job, diagnosis = self._job, self._recovery.diagnosis
-        rng = job.draws("diagnosis")
-        node = job.fleet.revive(place)
-        job.fleet.fail(other)
-        job.fleet.remove(other, diagnosis.check.sample(rng))
-        job.log.add(Entry(job.env.now, "wrong_diagnosis", cause.name, place=other))
-        relapse = job.env.now + diagnosis.relapse.sample(rng)
-        again = Hit(relapse, cause, place, place + 1, cause.detection.sample(rng), repair_s, node=node)
-        at(job.env, relapse, lambda _: job.struck_by(again), "relapse", LAST)
-
-    def _try_spare(self, node: int, place: int) -> None:
-        """A spare has been put into a place: it may be dead, which the recovery finds out."""
-        job, dead = self._job, self._recovery.dead_spares
-        rng = job.draws("dead-spares")
-        if rng.random() < dead.share:
-            found, repair = dead.found.sample(rng), job.prepared.scenario.repair.time.sample(rng)
-            hit = Hit(job.env.now, _DEAD, place, place + 1, found, repair, node=node)
-            at(job.env, job.env.now, lambda _: job.struck_by(hit), "dead spare", LAST)
+        self._doubts.remove(fallen, cause)
 
     def comeback(self, cause: FailureModel | None) -> Comeback:
         """How to come back, now that the loss has been noticed; nodes that stand ready are put in where they are
@@ -251,15 +196,15 @@ class Turnover:
                 self._get_ready(place)
             self._repace()
             self.returned()
-        if self._planned:
-            self._seek()
+        if self._swaps.planned:
+            self._swaps.seek()
 
     # -- places that come back
 
     def returned(self) -> None:
         """A node has come back, or the job has: fill places that stand empty."""
-        if self._planned and self._job.up:
-            self._seek()
+        if self._swaps.planned and self._job.up:
+            self._swaps.seek()
         if not self.away or not self._job.up:
             return
         fleet = self._job.fleet
@@ -288,54 +233,12 @@ class Turnover:
         useful = after is not None and after != self.ground.under(self._mode, self.away)
         return ready if useful else NOBODY
 
-    # -- swaps
-
-    def _announce(self, hit: Hit, place: int, notice_s: float) -> None:
-        job = self._job
-        node = job.fleet.places[place]
-        if any(known.hit.node == node for known in self._planned):
-            return  # it is leaving already
-        planned = Planned(hit._replace(node=node))
-        job.log.add(Entry(job.env.now, "announced", hit.cause.name, place=place))
-        self._planned.append(planned)
-        at(job.env, job.env.now + notice_s, lambda _: self._overdue(planned), "notice", LAST)
-        self._seek()
-
-    def _overdue(self, planned: Planned) -> None:
-        """No swap came about in time: the node leaves as if it had failed."""
-        if planned in self._planned:
-            self._planned.remove(planned)
-            self._job.struck_by(planned.hit, announced=True)
-
-    def _seek(self) -> None:
-        """Start to get joiners ready, as far as spares reach."""
-        job, migration = self._job, self._recovery.migration
-        assert migration is not None
-        free = job.fleet.spares - sum(planned.ready_s < math.inf for planned in self._planned)
-        for planned in self._planned:
-            if planned.ready_s == math.inf and free > 0:
-                free -= 1
-                planned.ready_s = job.env.now + migration.prepare.sample(job.draws("prepare"))
-                at(job.env, planned.ready_s, lambda _: self._arm(), "joiner that gets ready")
-        self._arm()
-
-    def _leaving(self) -> list[Planned]:
-        """Swaps that can be made now."""
-        if not self._planned:
-            return []
-        now, fleet = self._job.env.now, self._job.fleet
-        self._planned = [p for p in self._planned if p.hit.node is not None and fleet.place_of(p.hit.node) is not None]
-        ready = [planned for planned in self._planned if planned.ready_s <= now]
-        for planned in ready[fleet.spares :]:  # a failure has taken the joiner
-            planned.ready_s = math.inf
-        return ready[: fleet.spares]
-
     # -- turns
 
     def _arm(self) -> None:
         """Have a turn at the end of the step under way, if there is anything to do."""
         job = self._job
-        if not job.up or self._armed == self._epoch + 1 or not (self._leaving() or self._joining()):
+        if not job.up or self._armed == self._epoch + 1 or not (self._swaps.ready() or self._joining()):
             return
         self._armed = self._epoch + 1
         epoch = self._epoch
@@ -352,12 +255,12 @@ class Turnover:
             at(job.env, job.env.now + later, lambda _: self._due(epoch), "turn")
             return
         self._armed = 0
-        if self._leaving() or self._joining():
+        if self._swaps.ready() or self._joining():
             job.turn()
 
     def begin_turn(self) -> None:
         """The training stands still for a turn: nodes leave, or come in."""
-        job, leaving = self._job, self._leaving()
+        job, leaving = self._job, self._swaps.ready()
         self._epoch += 1
         self._forget()
         self._chosen = self._mode
@@ -369,7 +272,7 @@ class Turnover:
                 assert place is not None
                 job.fleet.fail(place)
                 job.fleet.remove(place, planned.hit.repair_s)
-                self._planned.remove(planned)
+                self._swaps.planned.remove(planned)
                 job.planned += 1
             graph = self._recovery.made("swap", self.ground.gpus, lambda: migration.stages, reads=False)
             held = frozenset(place for place in self.away if place not in self.vacancies)
