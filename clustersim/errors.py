@@ -2,6 +2,7 @@
 
 ClusterSimError
 ├── InputError        exit 2   the scenario, file or option is wrong; holds every problem found, not only the first
+│   └── PluginError            a part of a plug-in raised, or answered what cannot be
 ├── ImpossibleError   exit 3   well-formed, but cannot be run
 │   ├── DoesNotFit             a stage needs more memory than a GPU has
 │   └── Deadlock               a schedule or its communication waits for itself
@@ -58,6 +59,19 @@ class InputError(ClusterSimError):
 
     def __reduce__(self) -> tuple[type[InputError], tuple[tuple[Problem, ...]]]:
         return type(self), (self.problems,)
+
+
+class PluginError(InputError):
+    """A part of a plug-in raised, or answered what cannot be; ``details`` holds the traceback."""
+
+    details: str = ""
+
+    @classmethod
+    def of(cls, problem: Problem | str, details: str) -> PluginError:
+        """One with its traceback."""
+        made = cls(problem)
+        made.details = details
+        return made
 
 
 class ImpossibleError(ClusterSimError):

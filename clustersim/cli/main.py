@@ -5,12 +5,13 @@ from __future__ import annotations
 import errno
 import io
 import os
+import re
 import sys
 from collections.abc import Sequence
 
 from clustersim.cli.app import Interrupted, ReaderGone, app
 from clustersim.cli.talk import say
-from clustersim.errors import ClusterSimError
+from clustersim.errors import ClusterSimError, PluginError
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -35,6 +36,8 @@ def guarded(arguments: Sequence[str] | None = None) -> int:
         return code
     except (ReaderGone, BrokenPipeError):
         return _closed()
+    except PluginError as error:
+        return _plugin_failed(error, arguments)
     except ClusterSimError as error:
         _say(str(error))
         return error.exit_code
@@ -44,9 +47,25 @@ def guarded(arguments: Sequence[str] | None = None) -> int:
     except MemoryError:
         _say("clustersim: out of memory")
         return 1
-    except OSError as error:
+    except Exception as error:
+        from clustersim.blame import plugin_error
+
+        blamed = plugin_error(error)
+        if blamed is not None:
+            return _plugin_failed(blamed, arguments)
+        if not isinstance(error, OSError):
+            raise
         _say(f"clustersim: {_os_sentence(error)}")
         return 1
+
+
+def _plugin_failed(error: PluginError, arguments: Sequence[str] | None) -> int:
+    """One line that names the plug-in's method; the traceback with ``-v``."""
+    given = sys.argv[1:] if arguments is None else arguments
+    if any(word == "--verbose" or re.fullmatch("-[a-z]*v[a-z]*", word) for word in given):
+        _say(error.details.rstrip())
+    _say(str(error))
+    return error.exit_code
 
 
 def _run(arguments: Sequence[str] | None) -> int:

@@ -19,6 +19,7 @@ from pydantic import Field, model_validator
 from clustersim.distributions import Constant, Distribution
 from clustersim.faults.failure import FailureModel, Severity
 from clustersim.part import Block, Part
+from clustersim.recovery.answers import checked, seconds, share
 from clustersim.recovery.ground import Ground
 from clustersim.recovery.stages import Stage, StageGraph, build_graph, problems
 from clustersim.units import Seconds
@@ -161,6 +162,14 @@ class RecoveryStrategy(Part, family="recovery strategy", key="strategy"):
     """Planned failures of nodes are met by a swap at a step's end; null: they strike like any other."""
 
     @classmethod
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__.partition(".")[0] != "clustersim":  # a plug-in's: its answers are looked at
+            for name, (fits, what) in _ANSWERS.items():
+                if name in cls.__dict__:
+                    setattr(cls, name, checked(cls.__dict__[name], name, fits, what))
+
+    @classmethod
     def short_form(cls, value: Any) -> Any:
         """``strategy`` names the kind in the scenario (``recovery: {strategy: restart, stages: …}``)."""
         if isinstance(value, dict) and "strategy" in value:
@@ -281,6 +290,17 @@ class Costs:
     memory: float = 0.0
     per_step: float = 0.0
     per_recovery: float = 0.0
+
+
+_ANSWERS: dict[str, tuple[Callable[[Any], bool], str]] = {
+    "comeback": (lambda answer: isinstance(answer, Comeback), "a Comeback"),
+    "rejoin": (lambda answer: isinstance(answer, StageGraph), "a StageGraph"),
+    "prepare": (lambda answer: isinstance(answer, Distribution), "a Distribution"),
+    "costs": (lambda answer: isinstance(answer, Costs), "Costs"),
+    "overhead_s": (seconds, "seconds, 0 or more"),
+    "progress": (share, "a share above 0, at most 1"),
+}
+"""What a method's answer must be."""
 
 
 class Restart(RecoveryStrategy, kind="restart", aliases=("requeue",)):

@@ -21,6 +21,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any, Protocol
 
+from clustersim.blame import plugin_error
 from clustersim.errors import ClusterSimError, InputError, Problem
 
 Task = Any
@@ -34,6 +35,8 @@ class Failure:
 
     message: str
     details: str = ""
+    plugin: bool = False
+    """A plug-in's fault."""
 
 
 class Executor(Protocol):
@@ -55,6 +58,9 @@ def guarded(function: Function, shared: Any, task: Task) -> Any:
     except MemoryError:
         return Failure("out of memory")
     except Exception as error:  # whatever a plug-in raises must not end the study
+        blamed = plugin_error(error)
+        if blamed is not None:
+            return Failure(str(blamed), blamed.details, plugin=True)
         return Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
 
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from clustersim.errors import ClusterSimError
+from clustersim.errors import ClusterSimError, PluginError
 from clustersim.study.executors import Executor, Failure, Processes
 from clustersim.study.statistics import summary
 
@@ -205,6 +205,8 @@ def _pooled(executor: Executor, shared: tuple[str, int], replicas: Sequence[int]
     tasks = [(replicas[at], replicas[min(at + size, len(replicas)) - 1] + 1) for at in range(0, len(replicas), size)]
     for task, result in executor.run(_task, shared, tasks):
         if isinstance(result, Failure):
+            if result.plugin:
+                raise PluginError.of(result.message, result.details)
             raise ClusterSimError(f"replicas {task[0]} to {task[1] - 1}: {result.message}\n{result.details}".rstrip())
         yield from zip(range(*task), result, strict=True)
 
