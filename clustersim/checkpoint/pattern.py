@@ -6,7 +6,6 @@ says where an undisturbed stretch of training stands at any time. What ends at t
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
@@ -14,7 +13,7 @@ from typing import NamedTuple, Protocol
 from clustersim.checkpoint.engine import Transfer
 from clustersim.checkpoint.interval import Every
 from clustersim.checkpoint.tiers import Tier
-from clustersim.checkpoint.track import Track
+from clustersim.checkpoint.track import Column, Repeated, Track
 
 
 class Luck(Protocol):
@@ -167,6 +166,7 @@ class Pattern:
         self.never = not saves or every.never
         self._prefixes: dict[int, tuple[tuple[Leg, ...], int]] = {}
         self._tracks: dict[tuple[int, bool], Track] = {}
+        self._repeated: Repeated | None = None
         self._cycle: list[Leg] = []
         self._states: list[tuple[float, ...]] = []
         self.phase = 0
@@ -176,10 +176,6 @@ class Pattern:
         """Tiers that hold copies, and every how many saves each takes part (1 where that is irregular)."""
         if not self.never:
             self._find_cycle()
-        self.starts = list(itertools.accumulate((leg.length_s for leg in self._cycle), initial=0.0))
-        self.steps = list(itertools.accumulate((leg.steps for leg in self._cycle), initial=0))
-        self.slows = list(itertools.accumulate((leg.slow for leg in self._cycle), initial=0))
-        self.stalls = list(itertools.accumulate((leg.stall_s for leg in self._cycle), initial=0.0))
 
     @classmethod
     def of(cls, every: Every, pace: Pace, save: Outlay | None, when_busy: str) -> Pattern:
@@ -221,6 +217,17 @@ class Pattern:
             return math.inf
         late_s = 0.0 if leg is None or tier in shape.held or tier in shape.beside else leg.late_s
         return after + late_s
+
+    def repeated(self) -> Repeated:
+        """The legs of the cycle, column by column."""
+        if self._repeated is None:
+            numbered = list(enumerate(self._cycle, self.phase + 1))
+            self._repeated = Repeated(
+                Column.of([leg.length_s for leg in self._cycle]), Column.of([leg.steps for leg in self._cycle]),
+                Column.of([leg.slow for leg in self._cycle]), Column.of([leg.stall_s for leg in self._cycle]),
+                [self.outlay(number).stall_s for number, _ in numbered],
+                {tier: [self.lag(number, tier, leg) for number, leg in numbered] for tier, _ in self.tiers})  # fmt: skip
+        return self._repeated
 
     def track(self, number: int, flying: bool) -> Track:
         """The legs after a resumption from save ``number``, of which the background part is only now under way where it

@@ -68,6 +68,30 @@ def test_the_newest_copy_is_the_last_that_became_durable(saves: list[Outlay], de
     assert all(copy.durable_s <= passed for copy in found)
 
 
+def test_a_cycle_longer_than_the_table_is_looked_up_from_any_leg() -> None:
+    # One save in 250 goes to storage too: the table ends within the cycle.
+    rare = Outlay(0.5, ((0.5, Tier.HOST), (40.5, Tier.SHARED)), 40.0)
+    saves = [rare] + [Outlay(0.25, ((0.25, Tier.HOST),), 0.0)] * 249
+    pattern = Pattern(Every(steps=3), Pace(2.0, 2.5, 2.0), saves, "block")
+    assert len(pattern.cycle) == 250
+    for number in (0, 7, 180, 249):
+        stretch = Stretch(pattern, 100.0, 7, number=number)
+        start, done, slow, stalled = 100.0, 0, 0, 0.0
+        for index, leg in enumerate(legs_one_by_one(pattern, number, 700)):
+            assert math.isclose(stretch.leg_start(index), start, rel_tol=1e-12)
+            assert (stretch.steps_before(index), stretch.leg_at(index).steps) == (done, leg.steps)
+            assert stretch.slow_steps(index) == slow
+            assert math.isclose(stretch.stall_s(index), stalled, rel_tol=1e-12, abs_tol=1e-9)
+            assert stretch.legs_to(7 + done) == index
+            assert stretch.locate(start + leg.train_s * 0.5).leg == index
+            host, shared = stretch.durable_s(index, Tier.HOST), stretch.durable_s(index, Tier.SHARED)
+            assert host is not None
+            assert math.isclose(host, start + leg.length_s, rel_tol=1e-12)
+            assert (shared is not None) == ((number + index + 1) % 250 == 0)
+            start, done = start + leg.length_s, done + leg.steps
+            slow, stalled = slow + leg.slow, stalled + leg.stall_s
+
+
 def test_never_is_no_leg() -> None:
     stretch = Stretch(Pattern(Every(), Pace(2.0, 2.0, 2.0), (), "wait"), 5.0, 0)
     assert not stretch.saves
