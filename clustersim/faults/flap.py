@@ -9,8 +9,8 @@ import numpy as np
 
 from clustersim.distributions import Constant, Distribution, Exponential
 from clustersim.faults.failure import Component, FailureModel, Severity
-from clustersim.faults.hazard.arrivals import LONGEST_S
 from clustersim.faults.hazard.calendar import Calendar, Clock
+from clustersim.faults.hazard.marks import LONGEST_S
 from clustersim.faults.process import Arrivals, Hit, Site
 from clustersim.units import PositiveSeconds
 

@@ -17,7 +17,7 @@ from clustersim.part import Block
 from clustersim.units import PositiveSeconds
 
 if TYPE_CHECKING:
-    from clustersim.faults.hazard.arrivals import ClassMarks
+    from clustersim.faults.hazard.marks import ClassMarks
     from clustersim.faults.process import Arrivals, Site
 
 
@@ -95,6 +95,6 @@ class FleetFailure(FailureModel, kind="fleet"):
 
     def marks(self, site: Site) -> ClassMarks:
         """What draws the class, the detection and the repair time of a fault."""
-        from clustersim.faults.hazard.arrivals import ClassMarks
+        from clustersim.faults.hazard.marks import ClassMarks
 
         return ClassMarks(self, site)

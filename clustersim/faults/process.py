@@ -199,6 +199,9 @@ class Arrivals:
         """
         raise TypeError(f"{type(self).__name__} hands out nothing")
 
+    hears: frozenset[What] = frozenset(("failed", "removed", "repaired", "placed", "retired", "cured"))
+    """The changes that matter to arrivals that observe."""
+
     def watches(self, node: int) -> bool:
         """Whether changes of a node matter to arrivals that observe."""
         return True

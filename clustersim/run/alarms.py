@@ -49,7 +49,7 @@ class Foreseen(Arrivals):
 
     def __init__(self, source: Arrivals, predictor: Predictor) -> None:
         self._source, self._predictor = source, predictor
-        self.observes = source.observes
+        self.observes, self.hears = source.observes, source.hears
         self._follow()
 
     def _follow(self) -> None:

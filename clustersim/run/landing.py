@@ -36,7 +36,7 @@ def under_way(stretch: Stretch, spot: Spot, now: float, lanes_of: Callable[[int]
 def joins(trainer: Trainer, savers: Sequence[Saver]) -> int | None:
     """The leg of what repeats that starts now where these saves, and nothing else, are under way; None: none does."""
     pattern, storage = trainer.pattern, trainer.storage
-    if not isinstance(pattern, PlayedPattern) or trainer.pace is not pattern.pace or trainer.alarmed or not storage.up:
+    if not isinstance(pattern, PlayedPattern) or trainer.pace != pattern.pace or trainer.alarmed or not storage.up:
         return None
     if storage.flows != sum(saver.flows for saver in savers):
         return None

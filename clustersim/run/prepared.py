@@ -86,6 +86,7 @@ class Prepared:
     _slowed: dict[Any, Pace] = field(init=False, default_factory=dict)
     _thin: dict[tuple[int, frozenset[int], float], Pace | None] = field(init=False, default_factory=dict)
     _both: dict[tuple[Pace, Pace], Pace] = field(init=False, default_factory=dict)
+    _between: dict[tuple[str, int, float], Pace] = field(init=False, default_factory=dict)
     _grid: RankGrid | None = field(init=False, default=None)
     _patterns: dict[tuple[Pace, Every], Pattern] = field(init=False, default_factory=dict)
 
@@ -249,12 +250,19 @@ class Prepared:
         """
         if not self.paces.flexible:  # a fixed step is computation alone
             return self._stretched(factor if what == "compute" else 1.0)
+        alike = self._alike(place)
+        found = self._between.get((what, alike, factor))
+        if found is None:
+            found = self._between[what, alike, factor] = self._interpolated(what, alike, factor)
+        return found
+
+    def _interpolated(self, what: str, alike: int, factor: float) -> Pace:
         high = bisect.bisect_left(SLOW_LEVELS, factor)
         if high == len(SLOW_LEVELS):
-            return self._level(what, self._alike(place), math.ceil(factor))
+            return self._level(what, alike, math.ceil(factor))
         if SLOW_LEVELS[high] == factor:
-            return self._level(what, self._alike(place), factor)
-        low, alike = SLOW_LEVELS[high - 1], self._alike(place)
+            return self._level(what, alike, factor)
+        low = SLOW_LEVELS[high - 1]
         share = (factor - low) / (SLOW_LEVELS[high] - low)
         pair = zip(self._level(what, alike, low), self._level(what, alike, SLOW_LEVELS[high]), strict=True)
         return Pace(*(one + share * (other - one) for one, other in pair))
@@ -282,11 +290,12 @@ class Prepared:
 
     def _alike(self, place: int) -> int:
         """The place of the first data-parallel replica that has the work of ``place``: replicas are alike."""
-        layout, cluster = self.scenario.parallelism, self.scenario.cluster
-        inner = layout.tp * layout.cp * layout.pp
-        sizes = {"tp": layout.tp, "cp": layout.cp, "pp": layout.pp, "dp": max(1, cluster.gpus // inner)}
-        grid = self._grid = self._grid or RankGrid(sizes,
-                        tuple(name for name in layout.dimensions if name != "ep"))  # fmt: skip
+        cluster, grid = self.scenario.cluster, self._grid
+        if grid is None:
+            layout = self.scenario.parallelism
+            inner = layout.tp * layout.cp * layout.pp
+            sizes = {"tp": layout.tp, "cp": layout.cp, "pp": layout.pp, "dp": max(1, cluster.gpus // inner)}
+            grid = self._grid = RankGrid(sizes, tuple(name for name in layout.dimensions if name != "ep"))
         gpu = place * cluster.node.gpus
         return place if gpu >= grid.world else (
             gpu - gpu // grid.strides["dp"] % grid.sizes["dp"] * grid.strides["dp"]) // cluster.node.gpus  # fmt: skip

@@ -26,6 +26,11 @@ class Strikes:
         heapq.heapify(self._heap)
         self._watching = [(order, source) for order, source in enumerate(self._arrivals) if source.observes]
         self.watched = bool(self._watching)
+        self._hearing: dict[str, list[tuple[int, Arrivals]]] = {}
+        """Change → those that want to hear of it."""
+        for entry in self._watching:
+            for what in entry[1].hears:
+                self._hearing.setdefault(what, []).append(entry)
         self._next: simpy.Event | None = None
         self._arm()
 
@@ -36,7 +41,7 @@ class Strikes:
     def observe(self, what: What, node: int, place: int) -> None:
         """Tell arrivals that observe of a change; those whose next hit has moved are put back in order."""
         moved = None
-        for order, source in self._watching:
+        for order, source in self._hearing.get(what, ()):
             if source.watches(node) and source.observe(Change(self._env.now, what, node, place)):
                 moved = [order] if moved is None else [*moved, order]
         if moved is not None:

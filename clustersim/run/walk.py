@@ -338,7 +338,7 @@ class Walk:
             len(flying) == 1
             and self._prepared.pattern.depth == 1
             and self._unblocked_s == trainer.env.now
-            and trainer.pace is trainer.pattern.pace
+            and trainer.pace == trainer.pattern.pace
             and not trainer.alarmed
             and trainer.storage.up
             and trainer.storage.only(flying[0].flow)

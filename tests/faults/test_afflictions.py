@@ -154,3 +154,14 @@ def test_lemons_that_are_excluded_fail_no_more() -> None:
         prepared = Prepared(scenario([fleet], days=180, spares=8, repair={"time": 6 * HOUR, **rules}), 10.0)
         counts.append(sum(run_replica(prepared, 0, replica, events=False).interruptions for replica in range(6)))
     assert counts[1] < 0.7 * counts[0]
+
+
+def test_a_replica_does_not_depend_on_those_before_it() -> None:
+    # Paces and their patterns are remembered by the prepared scenario that all replicas of a worker share; each comes out the same
+    # to the last bit whether it is the first or not.
+    slow = {**SLOW, "mtbf": 4 * DAY, "depth": {"kind": "uniform", "low": 1.05, "high": 1.6}}
+    for strategy in ("restart", "elastic"):
+        given = scenario([slow, {"component": "node", "mtbf": 30 * DAY}], recovery={"strategy": strategy})
+        shared = Prepared(given)
+        together = [run_replica(shared, 0, replica, events=False).ledger_s for replica in range(4)]
+        assert [run_replica(Prepared(given), 0, replica, events=False).ledger_s for replica in range(4)] == together

@@ -74,6 +74,8 @@ class Recurrence(Block):
     def chance(self, time_s: float, again: bool) -> float:
         """Probability that the repair of a fault at ``time_s`` does not hold."""
         base = self.probability if self.persistence is None or not again else self.persistence
+        if not self.calendar:
+            return base
         return min(base * math.prod(each.factor(time_s) for each in self.calendar), 1.0)
 
     @property
@@ -110,7 +112,9 @@ class Burst(Block):
 
     def number(self, rng: np.random.Generator, time_s: float) -> int:
         """How many follow a fault at ``time_s``."""
-        mean = self.followers * math.prod(each.factor(time_s) for each in self.calendar)
+        mean = self.followers
+        if self.calendar:
+            mean *= math.prod(each.factor(time_s) for each in self.calendar)
         if mean == 0 or rng.random() < self._none(mean):  # mostly nothing follows: decided by one number
             return 0
         while True:
