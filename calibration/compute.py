@@ -75,7 +75,7 @@ def attention_points(context: Context) -> Iterator[Point]:
             for sequences in ([1] if length > 8192 else [1, 4]):
                 variants: list[tuple[int, bool, int | None]] = [(heads, True, None), (heads, False, None)]
                 if not quick:
-                    variants += [(heads // 4, True, None), (heads, True, length // 4)]
+                    variants += [(heads // 4, True, None), (heads, True, length // 4), (heads, True, length // 16)]
                 for kv_heads, causal, window in variants:
                     key = {"sequences": sequences, "heads": heads, "kv_heads": kv_heads, "length": length, "head_dim": head_dim,
                            "causal": causal, "window": window, "precision": precision}  # fmt: skip

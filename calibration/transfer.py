@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -18,6 +19,8 @@ from calibration.device import Timing
 from calibration.plan import Context, Point
 
 REPEATS = 3
+TENSORS = 64
+"""Tensors of a saved state: what a save costs in Python goes by the tensor."""
 
 
 @contextmanager
@@ -151,10 +154,12 @@ def _files(context: Context, count: int) -> Timing:
 
 
 def checkpoint_points(context: Context) -> Iterator[Point]:
-    """torch.save, DCP save, DCP async_save (blocking and durable apart), and loads, by bytes of state."""
+    """torch.save, DCP save, DCP async_save (what blocks, what is taken from work beside it, and durable), and loads, by
+    bytes of state in ``TENSORS`` tensors."""
     sizes = [2**20, 2**22, 2**23] if context.quick else [2**p for p in range(20, 34, 2)]
     for size in sizes:
-        for op in ("torch-save", "torch-load", "dcp-save", "dcp-load", "dcp-async-blocking", "dcp-async-durable"):
+        for op in ("torch-save", "torch-load", "dcp-save", "dcp-load", "dcp-async-blocking", "dcp-async-lost",
+                   "dcp-async-durable"):  # fmt: skip
             key = {"op": f"checkpoint-{op}", "bytes": size}
             yield Point(key, partial(checkpoint_time, context, op, size), 4.0 * size, moved=float(size))
 
@@ -162,7 +167,7 @@ def checkpoint_points(context: Context) -> Iterator[Point]:
 def checkpoint_time(context: Context, op: str, size: int) -> Timing:
     """Seconds of one way to save or load ``size`` bytes of tensors."""
     _room(context, 2 * size)
-    state = {f"part{index}": torch.randn(size // 16, device=context.device.torch) for index in range(4)}
+    state = {f"part{index}": torch.randn(size // (4 * TENSORS), device=context.device.torch) for index in range(TENSORS)}
     folder = _folder(context) / "checkpoint"
     seconds = []
     for _ in range(REPEATS):
@@ -231,6 +236,30 @@ def _dcp_async(durable: bool) -> Callable[[dict[str, torch.Tensor], Path], float
     return save
 
 
+def _dcp_async_lost(state: dict[str, torch.Tensor], folder: Path) -> float:
+    """Seconds that small products in this thread take longer while a save is in flight than alone: what the save's thread
+    takes under the lock that both need, or on cores that are short."""
+    import torch.distributed.checkpoint as dcp
+
+    a = torch.randn(128, 128)
+
+    def work() -> float:
+        start = time.perf_counter()
+        for _ in range(20):
+            a @ a
+        return time.perf_counter() - start
+
+    work()
+    alone = statistics.median(work() for _ in range(50))
+    with single_group():
+        future: Any = dcp.async_save(state, checkpoint_id=str(folder))
+        taken = 0.0
+        while not future.done():
+            taken += work() - alone
+        future.result()
+    return max(taken, 1e-6)
+
+
 @contextmanager
 def single_group() -> Iterator[None]:
     """A process group of this process alone, unless there is one already (async_save needs one)."""
@@ -252,5 +281,6 @@ WAYS: dict[str, Callable[[dict[str, torch.Tensor], Path], float]] = {
     "dcp-save": _dcp_save,
     "dcp-load": _dcp_load,
     "dcp-async-blocking": _dcp_async(durable=False),
+    "dcp-async-lost": _dcp_async_lost,
     "dcp-async-durable": _dcp_async(durable=True),
 }

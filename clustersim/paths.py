@@ -25,6 +25,10 @@ class FileText(str):
         return made
 
 
+class PresetText(str):
+    """A preset's value, put back where a measured one stood: the scenario itself does not state it."""
+
+
 def absolute(value: Any) -> str:
     """The name of a file as an absolute path, or as it is where no folder is known."""
     if isinstance(value, Path):

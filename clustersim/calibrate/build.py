@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from clustersim.calibrate.linear import fitted
 from clustersim.calibrate.ranges import fit_curve
@@ -36,13 +36,16 @@ class Draft:
     notes: list[str] = field(default_factory=list)
 
 
-def build_profile(files: Sequence[Measurements], name: str, gpu: Gpu | None = None) -> Profile:
+def build_profile(
+    files: Sequence[Measurements], name: str, gpu: Gpu | None = None, files_on: Literal["local", "shared"] | None = None
+) -> Profile:
     """The profile of all measurement files together.
 
     Args:
         files: as read; they must come from one device.
         name: of the profile.
         gpu: datasheet of the device; with it the profile also states shares of the peak.
+        files_on: where files and saves were measured; None: not said.
 
     Raises:
         InputError: nothing can be fitted, a record lacks a value, or the files come from different devices.
@@ -67,6 +70,7 @@ def build_profile(files: Sequence[Measurements], name: str, gpu: Gpu | None = No
         provenance=provenance_of(files, draft.notes),
         surfaces=tuple(draft.surfaces),
         curves=tuple(draft.curves),
+        files_on=files_on,
         startup=draft.startup,
         uncertainty=_uncertainty(
             [item.quality for item in draft.surfaces if not item.op.startswith("layer-")]
@@ -127,7 +131,8 @@ def _sizes(kind: str, key: Record) -> tuple[str, str, dict[str, float]]:
     if kind == "attention":
         names = ("sequences", "heads", "length", "head_dim")
         sizes = {name: float(key[name]) for name in names}
-        return f"attention-{key['pass']}", precision, {**sizes, "pairs": attention_pairs(key)}
+        op = f"attention-{key['pass']}{'-windowed' if key.get('window') else ''}"
+        return op, precision, {**sizes, "pairs": attention_pairs(key)}
     return f"layer-{key['pass']}", precision, {name: float(key[name]) for name in ("tokens", "length", "hidden")}
 
 
@@ -147,7 +152,7 @@ def _add_surfaces(draft: Draft, kind: str, records: list[Record]) -> None:
             op, precision, sizes = _sizes(kind, record["key"])
         except KeyError as missing:
             raise InputError(f"a record of {kind} lacks {missing} in its key: {record['key']}") from None
-        if op in TERMS and not record["key"].get("window"):  # kernels given a mask compute all pairs: not the law's
+        if op in TERMS:
             groups[op, precision].append((sizes, record["median_s"]))
     for (op, precision), points in sorted(groups.items()):
         try:
@@ -162,6 +167,9 @@ def fit_surface(op: str, precision: str, points: Iterable[tuple[dict[str, float]
     Raises:
         ValueError: too few points.
     """
+    points = list(points)
+    if op.endswith("-windowed") and len({round(x["pairs"] / x["length"] ** 2, 3) for x, _ in points}) == 1:
+        raise ValueError("needs windows of two shares of the length at least: one does not tell pairs from the square")
     made = [(TERMS[op](sizes), sizes, seconds) for sizes, seconds in points]
     made.sort(key=lambda item: (sum(item[0].values()), sorted(item[1].items())))
     if not made:

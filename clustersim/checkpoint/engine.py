@@ -177,6 +177,8 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
     """The part of it that grows with the number of ranks (a central plan)."""
     writer_bandwidth: PositiveBytesPerSecond | None = None
     """What one GPU's process writes to storage at most; null: no limit of its own."""
+    reader_bandwidth: PositiveBytesPerSecond | None = None
+    """What one GPU's process reads and unpacks from storage at most; null: no limit of its own."""
     uplink: Literal["own", "training"] = "own"
     """Which network carries uploads: one of its own, or the one of training, whose traffic is slower meanwhile."""
     files_per_gpu: int = Field(default=1, gt=0)
@@ -313,14 +315,15 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
         latency, network = cluster.storage.latency, cluster.node.network_bandwidth
         once = state.total if all_ else state.weights
         by_all = state.read_by_all if all_ else min(state.read_by_all, state.weights * state.replicas)
+        limit = None if self.reader_bandwidth is None else cluster.node.gpus * self.reader_bandwidth
         if self.restore == "all-read":
-            return Load(latency, by_all, cluster.nodes)
+            return Load(latency, by_all, cluster.nodes, limit)
         if self.restore == "broadcast":
             readers = max(1, min(cluster.nodes, round(cluster.nodes / state.replicas)))
-            return Load(latency, once, readers, network)
+            return Load(latency, once, readers, network if limit is None else min(network, limit))
         if self.restore == "reshard":
             opening = latency * cluster.node.gpus * self.files_per_gpu  # one file after the other, nodes side by side
-            return Load(opening + by_all / cluster.nodes / network, once, cluster.nodes)
+            return Load(opening + by_all / cluster.nodes / network, once, cluster.nodes, limit)
         return Load(latency + by_all / cluster.nodes / network)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
@@ -24,11 +24,15 @@ Out = Annotated[str | None, typer.Option("--out", "-o", metavar="FILE.yaml", sho
 Name = Annotated[str | None, typer.Option("--name", show_default=False, help="Name of the profile; default: the file's.")]
 GpuName = Annotated[str | None, typer.Option("--gpu", metavar="PRESET", show_default=False,
                                              help="Datasheet to state shares of the peak against.")]  # fmt: skip
+FilesOn = Annotated[Literal["local", "shared"] | None,
+                    typer.Option("--files-on", show_default=False,
+                                 help="Where files and saves were measured; then scenarios use them.")]  # fmt: skip
 
 
 def command(
-    files: Files, out: Out = None, name: Name = None, gpu: GpuName = None, json: Json = False, quiet: Quiet = False
-) -> None:
+    files: Files, out: Out = None, name: Name = None, gpu: GpuName = None, files_on: FilesOn = None, json: Json = False,
+    quiet: Quiet = False,
+) -> None:  # fmt: skip
     """A hardware profile from measurements: surfaces of ops, curves of messages, with their errors and ranges."""
     from clustersim.calibrate.build import LEFT, build_profile
     from clustersim.calibrate.load import load
@@ -40,7 +44,7 @@ def command(
     rest = [item for item in read if item.kind not in LEFT]
     title = name or (Path(out).stem if out else "profile")
     known = Gpu.preset(gpu) if gpu is not None else None
-    profile = build_profile(rest, title, known) if rest or not traces else None
+    profile = build_profile(rest, title, known, files_on) if rest or not traces else None
     if out and profile is not None:
         Path(out).parent.mkdir(parents=True, exist_ok=True)
         Path(out).write_text(profile_yaml(profile), encoding="utf-8")

@@ -126,10 +126,10 @@ def assumptions_section(answer: Answer) -> str:
         + ("No warnings: nothing is extrapolated beyond what the presets state. " if not told else "")
         + "All values, presets expanded and defaults written out:</p>"
     )
-    sources = sources_of(scenario)
+    sources = [*measured_in(scenario), *sources_of(scenario)]
     listed = (
         folded(
-            f"Sources of the presets ({len(sources)})",
+            f"Sources ({len(sources)})",
             "<ul>" + "".join(f"<li>{escape(source)}</li>" for source in sources) + "</ul>",
         )
         if sources
@@ -143,6 +143,13 @@ def assumptions_section(answer: Answer) -> str:
         folded("Resolved scenario (YAML)", f'<pre tabindex="0">{escape(scenario.resolved())}</pre>'),
         listed,
     )
+
+
+def measured_in(scenario: Any) -> list[str]:
+    """Keys whose values come from the calibration profile, a line each."""
+    profile = scenario.calibration
+    return [] if profile is None else [f"{path}: {use.measurement} (profile {profile.name})"
+                                       for path, use in profile.used_for.items()]  # fmt: skip
 
 
 def sources_of(scenario: Any) -> list[str]:

@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from clustersim.errors import InputError, Problem
 from clustersim.scenario.checks import Pieces, cross_check
+from clustersim.scenario.measured import without_measured
 from clustersim.scenario.override import apply_override, assign, overlay
 from clustersim.scenario.parts import import_installed, import_plugin
 from clustersim.scenario.problems import in_order, problems_of
@@ -219,7 +220,9 @@ def changed(scenario: Scenario, changes: Mapping[str, Any]) -> Any:
         InputError: naming the path.
     """
     here = Place(None)
-    tree = from_plain(scenario.model_dump(mode="json", exclude_unset=True), here)
+    tree = from_plain(
+        without_measured(scenario.model_dump(mode="json", exclude_unset=True), scenario.calibration), here
+    )
     for path, value in changes.items():
         tree = assign(tree, path.split("."), from_plain(value, here), here)
     return validate(tree, units=False)

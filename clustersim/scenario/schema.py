@@ -7,7 +7,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from pydantic import Field, PrivateAttr, field_validator, model_validator
+from pydantic import Field, PrivateAttr, ValidationInfo, field_validator, model_validator
 
 from clustersim.checkpoint.engine import CheckpointEngine
 from clustersim.faults.failure import FailureModel, FailuresDuring
@@ -81,6 +81,17 @@ class Scenario(Block):
         if isinstance(value, dict) and "failures" in value and value["failures"] is None:
             return {**value, "failures": ()}
         return value
+
+    @model_validator(mode="before")
+    @classmethod
+    def _measured(cls, value: Any, info: ValidationInfo) -> Any:
+        """What the profile measured, where the scenario states nothing itself."""
+        if not isinstance(value, dict) or value.get("calibration") is None:
+            return value
+        from clustersim.scenario.measured import with_measured
+        from clustersim.scenario.profile import profile_data
+
+        return with_measured(value, profile_data, info.context)
 
     @field_validator("failures", mode="before")
     @classmethod

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from clustersim.errors import InputError, Problem
-from clustersim.paths import FileText
+from clustersim.paths import FileText, PresetText
 
 MOST_NODES = 20_000
 """Keys and values of one file, anchors expanded."""
@@ -46,7 +46,9 @@ class Node:
             return {key: item.plain() for key, item in self.value.items()}
         if isinstance(self.value, list):
             return [item.plain() for item in self.value]
-        return FileText.of(self.value, self.folder) if isinstance(self.value, str) else self.value
+        if isinstance(self.value, str) and not isinstance(self.value, PresetText):
+            return FileText.of(self.value, self.folder)
+        return self.value
 
     def child(self, step: int | str) -> Node | None:
         """The value at a key or an index, None where there is none."""

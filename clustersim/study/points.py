@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from clustersim.errors import InputError, Problem
 from clustersim.part import Block
 from clustersim.scenario.load import read_files, validate
+from clustersim.scenario.measured import without_measured
 from clustersim.scenario.override import apply_override, assign
 from clustersim.scenario.tree import Node, Place, from_plain
 from clustersim.study.axes import Point
@@ -65,7 +66,7 @@ def written(scenario: Scenario) -> dict[str, Any]:
     A part's defaults belong to its kind: they must not stand in the way when a point changes the kind.
     """
     pruned: dict[str, Any] = _pruned(scenario, scenario.data())
-    return pruned
+    return without_measured(pruned, scenario.calibration)
 
 
 def _pruned(value: Any, data: Any) -> Any:

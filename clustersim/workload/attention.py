@@ -52,7 +52,7 @@ def pairs_per_sequence(attention: Attention, length: int, mask_share: float = 1.
         return s * s * mask_share
     if isinstance(attention, Linear):
         return 0.0
-    if isinstance(attention, SlidingWindow) and attention.window < length:
+    if isinstance(attention, SlidingWindow) and is_windowed(attention, length):
         w = float(attention.window)
         return (s * w - w * w / 2) * mask_share
     return s * s / 2 * mask_share
@@ -138,6 +138,11 @@ def unfused_backward_seconds(
     memory = scores * per_element / unit.memory_per_s + (2 if dropout else 1) * unit.launch_s
     wide = gemm_seconds(length, length, value_dim, batch, unit) + gemm_seconds(length, value_dim, length, batch, unit)
     return wide + 2 * gemm_seconds(length, head_dim, length, batch, unit) + memory
+
+
+def is_windowed(attention: Attention, length: int) -> bool:
+    """Whether a token of a sequence of ``length`` sees its last ones only."""
+    return isinstance(attention, SlidingWindow) and attention.window < length
 
 
 def is_causal(attention: Attention) -> bool:

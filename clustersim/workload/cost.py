@@ -10,6 +10,7 @@ from clustersim.workload.attention import (
     BACKWARD_FLOP,
     AttentionShape,
     flash_rate,
+    is_windowed,
     unfused_backward_seconds,
     unfused_forward_seconds,
 )
@@ -173,7 +174,8 @@ class Pricer:
         pairs = flop / (2.0 * (shape.head_dim + shape.value_dim) * heads) if heads else 0.0
         size = (shape.head_dim + shape.value_dim) / 2
         seconds = self.device.measured.attention(
-            precision, forward, sequences=shape.sequences, heads=shape.heads, length=float(shape.length),
+            precision, forward, is_windowed(self.model.attention, shape.length), sequences=shape.sequences,
+            heads=shape.heads, length=float(shape.length),
             head_dim=size, pairs=pairs,
         )  # fmt: skip
         return None if seconds is None else seconds * shape.share / self.device.clock

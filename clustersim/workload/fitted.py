@@ -15,8 +15,9 @@ from pydantic import Field
 from clustersim.block import Block
 from clustersim.units import Bytes, PositiveBytesPerSecond, Seconds
 
-SurfaceOp = Literal["gemm", "attention-forward", "attention-backward", "layer-forward", "layer-backward",
-                    "layer-input-gradient", "layer-weight-gradient"]  # fmt: skip
+SurfaceOp = Literal["gemm", "attention-forward", "attention-backward", "attention-forward-windowed",
+                    "attention-backward-windowed", "layer-forward", "layer-backward", "layer-input-gradient",
+                    "layer-weight-gradient"]  # fmt: skip
 Sizes = Mapping[str, float]
 
 
@@ -31,6 +32,14 @@ def _attention(x: Sizes) -> dict[str, float]:
     return {"call": 1.0, "flop": 4 * pairs * x["head_dim"], "pairs": pairs, "rows": heads * x["length"] * x["head_dim"]}
 
 
+def _windowed(x: Sizes) -> dict[str, float]:
+    """A kernel that skips what lies outside the window pays for its pairs, one that is given a mask for the square."""
+    heads = x["sequences"] * x["heads"]
+    square = heads * x["length"] ** 2
+    return {"call": 1.0, "flop": 4 * heads * x["pairs"] * x["head_dim"], "square": 4 * square * x["head_dim"],
+            "scores": square, "rows": heads * x["length"] * x["head_dim"]}  # fmt: skip
+
+
 def _layer(x: Sizes) -> dict[str, float]:
     tokens, hidden = x["tokens"], x["hidden"]
     return {"call": 1.0, "products": tokens * hidden**2, "mixing": tokens * x["length"] * hidden, "rows": tokens * hidden}
@@ -40,6 +49,8 @@ TERMS: dict[str, Callable[[Sizes], dict[str, float]]] = {
     "gemm": _gemm,
     "attention-forward": _attention,
     "attention-backward": _attention,
+    "attention-forward-windowed": _windowed,
+    "attention-backward-windowed": _windowed,
     "layer-forward": _layer,
     "layer-backward": _layer,
     "layer-input-gradient": _layer,

@@ -32,10 +32,20 @@ class Measured:
         found = self._surfaces.get(("gemm", precision))
         return self._surface(found, m=float(m), n=float(n), k=float(k), batch=float(batch))
 
-    def attention(self, precision: str, forward: bool, **sizes: float) -> float | None:
-        """Seconds of core attention; sizes: sequences, heads, length, head_dim, pairs (of one sequence)."""
+    def attention(self, precision: str, forward: bool, windowed: bool = False, **sizes: float) -> float | None:
+        """Seconds of core attention; sizes: sequences, heads, length, head_dim, pairs (of one sequence).
+
+        ``windowed``: a token sees its last ones only. Where that was not measured, the kernel is taken to skip what lies
+        outside the window.
+        """
         op = "attention-forward" if forward else "attention-backward"
-        return self._surface(self._surfaces.get((op, precision)), **sizes)
+        found = self._surfaces.get((op, precision))
+        if windowed:
+            own = self._surfaces.get((f"{op}-windowed", precision))
+            if own is None and found is not None:
+                self.outside[f"{op} {precision}: no window was measured; pairs outside it are taken to cost nothing"] = None
+            found = own or found
+        return self._surface(found, **sizes)
 
     def _curve(self, curve: MeasuredCurve | None, size: float) -> float | None:
         if curve is None:

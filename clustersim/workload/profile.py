@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal
 
 from pydantic import Field
 
@@ -45,6 +46,15 @@ class Provenance(Block):
     """What was left out, and why."""
 
 
+class Use(Block):
+    """Where the value of a scenario's key comes from."""
+
+    measurement: str
+    """What was measured."""
+    instead_of: str | None = None
+    """The value of the preset that it replaces."""
+
+
 class Profile(Block):
     """Measurements of real hardware; what is null or absent keeps the model's own value."""
 
@@ -59,6 +69,12 @@ class Profile(Block):
     """Seconds of matrix products and attention by size; they replace the models of these ops."""
     curves: tuple[MeasuredCurve, ...] = ()
     """Seconds by bytes of collectives, copies, memory-bound ops and files."""
+    files_on: Literal["local", "shared"] | None = None
+    """Where files and saves were measured: on a node's own disk, or on storage that all nodes share; null: not said, and then
+    they are for reading only."""
+    used_for: dict[str, Use] = Field(default_factory=dict)
+    """Keys of the scenario that took their value from this profile (filled in when a scenario is read; what the scenario
+    states itself wins)."""
     startup: dict[str, Seconds] = Field(default_factory=dict)
     """Seconds to start: ``process``, ``import``, ``init_process_group``, ``first_step`` …"""
     uncertainty: float = Field(default=0.0, ge=0, le=1)

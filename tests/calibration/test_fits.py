@@ -168,3 +168,46 @@ def test_shipped_profiles_load_and_change_a_step(name: str) -> None:
     assert any("source: " in note for note in scenario.calibration.provenance.notes)
     plain = load(root / "scenarios" / "8-gpus-8b.yaml")
     assert StepModel.of(scenario).step_time().seconds != StepModel.of(plain).step_time().seconds
+
+
+def windowed_points(law: str, noise: float = 0.0) -> list[tuple[dict[str, float], float]]:
+    """A kernel that skips blocks outside the window (``flop``), or one that is given a mask (``square``)."""
+    rng = np.random.default_rng(0)
+    points = []
+    for length in (512.0, 1024.0, 2048.0, 4096.0, 8192.0):
+        for window in (length / 4, length / 16):
+            for sequences in (1.0, 4.0):
+                sizes = {"sequences": sequences, "heads": 32.0, "length": length, "head_dim": 128.0,
+                         "pairs": length * window - window * window / 2}  # fmt: skip
+                terms = TERMS["attention-forward-windowed"](sizes)
+                points.append((sizes, (5e-6 + terms[law] / 3e14) * float(np.exp(rng.normal(0, noise)))))
+    return points
+
+
+@pytest.mark.parametrize("law", ["flop", "square"])
+@pytest.mark.parametrize("noise", [0.0, 0.03])
+def test_a_windowed_surface_tells_kernels_that_skip_from_kernels_with_a_mask(law: str, noise: float) -> None:
+    surface = fit_surface("attention-forward-windowed", "bf16", windowed_points(law, noise))
+    assert surface.quality.residual < 0.05
+    longer = {"sequences": 1.0, "heads": 32.0, "length": 8192.0, "head_dim": 128.0}
+    window = 8192.0 / 64  # not measured
+    pairs = 8192.0 * window - window * window / 2
+    truth = 5e-6 + TERMS["attention-forward-windowed"]({**longer, "pairs": pairs})[law] / 3e14
+    assert surface.seconds(**longer, pairs=pairs) == pytest.approx(truth, rel=0.001 if noise == 0 else 0.10)
+
+
+def test_windows_of_one_share_of_the_length_are_not_fitted() -> None:
+    one = [(sizes, seconds) for sizes, seconds in windowed_points("flop") if sizes["pairs"] / sizes["length"] ** 2 > 0.2]
+    with pytest.raises(ValueError, match="one does not tell pairs from the square"):
+        fit_surface("attention-forward-windowed", "bf16", one)
+
+
+def test_records_with_a_window_make_a_surface_of_their_own() -> None:
+    records = [{"key": {"pass": "forward", "kv_heads": 32, "causal": True, "precision": "bf16",
+                        "window": None if whole else sizes["length"] // 4 if sizes["pairs"] / sizes["length"] ** 2 > 0.2 else sizes["length"] // 16,
+                        **{name: sizes[name] for name in ("sequences", "heads", "length", "head_dim")}}, "median_s": seconds}
+               for whole in (True, False) for sizes, seconds in windowed_points("square")]  # fmt: skip
+    profile = build_profile([Measurements("attention.jsonl", "attention", {}, records)], "mine")
+    assert {item.op for item in profile.surfaces} == {"attention-forward", "attention-forward-windowed"}
+    low, high = profile.surfaces[1].measured["pairs"]
+    assert (low, high) == (512 * 32 - 32 * 32 / 2, 8192 * 2048 - 2048 * 2048 / 2)

@@ -70,3 +70,34 @@ def test_curves_replace_collectives_of_their_group_size_alone(tmp_path: Path) ->
 
 def test_no_profile_changes_nothing(tmp_path: Path) -> None:
     assert step(tmp_path, None).step_time().seconds == step(tmp_path, profile()).step_time().seconds
+
+
+def attention_s(op: str, terms: dict[str, float], window: int | None) -> tuple[float, tuple[str, ...]]:
+    """Seconds of the attention of a forward pass, and what the step warns of."""
+    own = [{"op": op, "precision": "bf16", "terms": terms, "measured": {}, "quality": {"points": 9, "residual": 0.02}}]
+    own += [{**own[0], "op": "attention-forward", "terms": {"flop": 1e-14}}] if op != "attention-forward" else []
+    kind = {"kind": "causal"} if window is None else {"kind": "sliding-window", "window": window}
+    scenario = load({"model": {"preset": "llama3-8b", "attention": kind}, "cluster": {"nodes": 1, "node": "dgx-h100", "storage": "tectonic"},
+                     "training": {"seq_len": 8192, "global_batch": 32, "steps": 10}, "parallelism": {"tp": 8},
+                     "calibration": {"name": "mine", "surfaces": own}})  # fmt: skip
+    model = StepModel.of(scenario)
+    return float(next(iter(model.costs.blocks.values())).dense_layer.forward.attention), tuple(model.report().warnings)
+
+
+def test_sliding_windows_take_their_own_surface() -> None:
+    """A masked kernel pays for the whole square whatever the window; a kernel that skips pays for the window's pairs."""
+    masked = {window: attention_s("attention-forward-windowed", {"square": 1e-14}, window)[0] for window in (512, 2048)}
+    assert masked[512] == pytest.approx(masked[2048], rel=1e-9)
+    skipping = {window: attention_s("attention-forward-windowed", {"flop": 1e-14}, window)[0] for window in (512, 2048)}
+    pairs = {window: 8192 * window - window * window / 2 for window in skipping}
+    assert skipping[2048] / skipping[512] == pytest.approx(pairs[2048] / pairs[512], rel=1e-9)
+    assert masked[512] / skipping[512] == pytest.approx(8192**2 / pairs[512], rel=1e-9)
+    wide, _ = attention_s("attention-forward-windowed", {"square": 1.0}, 8192)  # no window at all: the causal surface
+    assert wide < 1.0
+
+
+def test_a_window_that_was_not_measured_is_said() -> None:
+    seconds, warned = attention_s("attention-forward", {"flop": 1e-14}, 512)
+    assert any("no window was measured" in text for text in warned)
+    assert seconds == pytest.approx(attention_s("attention-forward-windowed", {"flop": 1e-14}, 512)[0], rel=1e-9)
+    assert not any("no window" in text for text in attention_s("attention-forward", {"flop": 1e-14}, None)[1])
