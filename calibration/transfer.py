@@ -203,10 +203,11 @@ def _torch_load(state: dict[str, torch.Tensor], folder: Path) -> float:
 def _dcp_save(state: dict[str, torch.Tensor], folder: Path) -> float:
     import torch.distributed.checkpoint as dcp
 
-    start = time.perf_counter()
-    dcp.save(state, checkpoint_id=str(folder), no_dist=True)
-    _sync_tree(folder)
-    return time.perf_counter() - start
+    with single_group():
+        start = time.perf_counter()
+        dcp.save(state, checkpoint_id=str(folder))
+        _sync_tree(folder)
+        return time.perf_counter() - start
 
 
 def _dcp_load(state: dict[str, torch.Tensor], folder: Path) -> float:
@@ -216,9 +217,10 @@ def _dcp_load(state: dict[str, torch.Tensor], folder: Path) -> float:
     for path in folder.rglob("*"):
         if path.is_file():
             drop_cache(path)
-    start = time.perf_counter()
-    dcp.load(state, checkpoint_id=str(folder), no_dist=True)
-    return time.perf_counter() - start
+    with single_group():
+        start = time.perf_counter()
+        dcp.load(state, checkpoint_id=str(folder))
+        return time.perf_counter() - start
 
 
 def _dcp_async(durable: bool) -> Callable[[dict[str, torch.Tensor], Path], float]:
@@ -262,7 +264,7 @@ def _dcp_async_lost(state: dict[str, torch.Tensor], folder: Path) -> float:
 
 @contextmanager
 def single_group() -> Iterator[None]:
-    """A process group of this process alone, unless there is one already (async_save needs one)."""
+    """A process group of this process alone, unless there is one already (async_save needs one, others ask for one)."""
     import torch.distributed as dist
 
     if dist.is_initialized():

@@ -126,6 +126,29 @@ def test_a_restarted_trainer_goes_on_where_it_saved(tmp_path: Path) -> None:
         torch.testing.assert_close(a, b)
 
 
+def test_saves_that_were_measured_reach_a_scenario(tmp_path: Path) -> None:
+    """Measured, fitted, named under `calibration:`: the scenario's engine plans, copies and writes as this machine does."""
+    from calibration.__main__ import main
+    from clustersim.cli.main import guarded
+    from clustersim.scenario.load import load as scenario_of
+
+    out, profile = tmp_path / "m", tmp_path / "mine.yaml"
+    assert main(["storage", "checkpoint", "copy", "-o", str(out), "--device", "cpu", "--quick", "--budget", "60 s"]) == 0
+    files = [str(path) for path in sorted(out.glob("*.jsonl"))]
+    assert guarded(["fit", "profile", *files, "-o", str(profile), "--files-on", "shared", "-q"]) == 0
+    (tmp_path / "job.yaml").write_text(
+        "model: llama3-8b\ncluster: {nodes: 2, node: dgx-h100, storage: tectonic}\ncalibration: mine.yaml\n"
+        "training: {seq_len: 4096, global_batch: 64, duration: 1 d}\nparallelism: {tp: 8}\n"
+        "checkpoint: {engine: async, interval: 10 min}\n")  # fmt: skip
+    scenario = scenario_of(str(tmp_path / "job.yaml"))
+    assert scenario.calibration is not None
+    assert {"cluster.node.pinned_bandwidth_per_gpu", "checkpoint.planning"} <= set(scenario.calibration.used_for)
+    curve = scenario.calibration.curve("checkpoint-dcp-async-blocking")
+    assert curve is not None
+    assert scenario.checkpoint.planning >= curve.ranges[-1].latency
+    assert scenario.calibration.used_for["cluster.node.pinned_bandwidth_per_gpu"].instead_of == "46.8 GB/s"
+
+
 @pytest.mark.prove
 def test_a_real_trace_of_torch_is_read(tmp_path: Path) -> None:
     """In a process of its own: the profiler leaves warnings behind."""
