@@ -14,7 +14,9 @@ import numpy as np
 import pytest
 
 from clustersim.report.html import report_page
+from clustersim.report.timeline_html import timeline_html
 from tests.report.browser import Browser, browser, needs_browser
+from tests.report.drawings import view
 from tests.report.reports import HOSTILE, four_pages, small, small_page
 from tests.report.test_html import long_story
 
@@ -237,7 +239,7 @@ def test_axe_finds_no_serious_fault(page: Browser, tmp_path: Path) -> None:
         member = archive.extractfile("package/axe.min.js")
         assert member is not None
         axe = member.read().decode()
-    texts = [small_page(), *(text for kind, text in four_pages().items() if kind != "run")]
+    texts = [small_page(), *(text for kind, text in four_pages().items() if kind != "run"), timeline_html([view("1f1b"), view("zb-h1")])]
     for text in texts:
         for dark in (False, True):
             page.open(saved(tmp_path, text), dark=dark)
