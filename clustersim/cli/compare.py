@@ -44,7 +44,7 @@ def command(
 ) -> None:
     """Run each scenario on the same failures; say which is better, or that the data do not decide."""
     from clustersim.cli.scenarios import load_all
-    from clustersim.report.documents import recovery_document
+    from clustersim.report.documents import checkpoint_document, recovery_document
     from clustersim.report.summary import recovery_lines
     from clustersim.study.comparison import compare
 
@@ -63,12 +63,17 @@ def command(
         talk.remark(f"written to {out}")
     recovery = [recovery_document(scenario) if outcome.error is None else None
                 for scenario, outcome in zip(loaded, found.outcomes, strict=True)]  # fmt: skip
+    saving = [checkpoint_document(scenario) if outcome.error is None else None
+              for scenario, outcome in zip(loaded, found.outcomes, strict=True)]  # fmt: skip
     if json:
-        print_json({**found.to_dict(), "recovery": recovery})
+        print_json({**found.to_dict(), "recovery": recovery, "checkpoint": saving})
     else:
+        from clustersim.report.engines import differ_in_saving, engines_text
         from clustersim.report.study_text import comparison_text
 
         say(comparison_text(found))
+        if differ_in_saving(loaded):
+            say(f"\n{engines_text(found.to_dict()['scenarios'], saving)}\n")
         for label, told in zip(found.to_dict()["scenarios"], recovery, strict=True):
             for line in recovery_lines(told):
                 say(line.replace("recovery        ", f"{cut(label, 60)}: ", 1) if "recovery" in line else line)

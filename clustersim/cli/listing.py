@@ -20,6 +20,9 @@ def command(
     only: Annotated[
         str | None, typer.Option("--only", metavar="NAME", help="This one alone, with all its values.")
     ] = None,
+    job: Annotated[
+        str | None, typer.Option("--for", metavar="SCENARIO", help="Engines alone: what each would do in this job.")
+    ] = None,
     json: Json = False,
     verbose: Verbose = 0,
 ) -> None:
@@ -32,6 +35,9 @@ def command(
         print_json(about) if json else _columns(list(about.items()))
         return
     found = catalogue.entries(kind)
+    if job is not None:
+        _engines(job, kind, only, json)
+        return
     if only is not None:
         found, verbose = _only(found, only, kind), max(verbose, 1)
     if json:
@@ -41,6 +47,26 @@ def command(
             _show(entry)
     else:
         _columns([(entry.name, entry.about) for entry in found])
+        if kind == "engines":
+            say("Stall, durable lag, memory and interval of each for your job: clustersim list engines --for JOB.yaml")
+
+
+def _engines(job: str, kind: str, only: str | None, json: bool) -> None:
+    """What engines would do in a job, in numbers."""
+    from clustersim.cli.scenarios import load_all
+    from clustersim.cli.talk import print_json
+    from clustersim.errors import InputError, Problem
+    from clustersim.report.engines import engines_text, every_engine
+    from clustersim.scenario import catalogue
+
+    if kind != "engines":
+        raise InputError(Problem("--for", f"tells of engines (clustersim list engines --for {job}), not of {kind}"))
+    names = None if only is None else {entry.name for entry in _only(catalogue.entries(kind), only, kind)}
+    told = [document for document in every_engine(load_all([job], None)[0]) if names is None or document["engine"] in names]
+    if json:
+        print_json(told)
+    else:
+        say(engines_text([document["engine"] for document in told], told))
 
 
 def _only(found: list[Entry], name: str, kind: str) -> list[Entry]:

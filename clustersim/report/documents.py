@@ -50,7 +50,8 @@ def checkpoint_document(scenario: Scenario) -> dict[str, Any] | None:
         "interval_steps": prepared.every.steps,
         "stall_s": prepared.save.stall_s,
         "durable_s": max((after for after, _ in prepared.save.durable), default=None),
-        **{name: told[name] for name in ("stall_full_s", "tiers", "host_memory_bytes", "in_flight", "interval_best_s")},
+        **{name: told[name] for name in ("stall_full_s", "stall_mean_s", "meet", "tiers", "host_memory_bytes", "in_flight",
+                                         "interval_best_s")},
     }
 
 

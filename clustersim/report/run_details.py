@@ -81,6 +81,10 @@ def checkpoint_section(answer: Answer, story: Story | None, prepared: Prepared, 
         ["training time between saves", every],
         ["stall of a save", duration(saves["stall_s"])],
         ["durable after (uncontended)", duration(saves["durable_s"])],
+        ["durable by tier (with all that saves wait for and share)", ", ".join(
+            f"{tier} {duration(told['durable_mean_s'])}" for tier, told in saves["tiers"].items()) or "nowhere"],
+        ["stall in the mean", duration(saves["stall_mean_s"])],
+        ["host memory a node", f"{saves['host_memory_bytes'] / 1e9:,.3g} GB"],
         ["bytes of a save to shared storage", f"{shared / 1e12:.3g} TB" if shared else "none"],
         ["loading it back (uncontended)", duration(prepared.load_s)],
     ]

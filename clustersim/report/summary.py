@@ -80,7 +80,14 @@ def _checkpoints(saves: Json | None) -> list[str]:
         return ["  checkpoints     none"]
     every = f"{saves['interval_steps']} steps" if saves["interval_steps"] else duration(saves["interval_s"])
     line = f"  checkpoints     {saves['engine']}, every {every}: stall {duration(saves['stall_s'])}"
-    return [f"{line}, durable after {duration(saves['durable_s'])}"]
+    more = [f"{tier} {duration(told['durable_mean_s'])}" for tier, told in saves["tiers"].items()]
+    more = [f"durable: {', '.join(more)}"] if len(more) > 1 else []
+    if saves["meet"]:
+        more.append(f"saves meet: stall {duration(saves['stall_mean_s'])} in the mean")
+    if saves["host_memory_bytes"]:
+        more.append(f"{short(saves['host_memory_bytes'])}B of host memory a node")
+    lines = [f"{line}, durable after {duration(saves['durable_s'])}"]
+    return [*lines, f"                  {'; '.join(more)}"] if more else lines
 
 
 def recovery_lines(told: Json | None) -> list[str]:

@@ -267,6 +267,29 @@ class TestList:
         parts = {item["name"]: item for item in cli("list", "distributions", "--json").json}
         assert parts["lognormal"]["keys"]["median"] == {"required": True, "default": None}
 
+    def test_engines_in_numbers_for_a_job(self, cli: Cli, small: str) -> None:
+        from clustersim.checkpoint.engine import CheckpointEngine
+
+        assert "clustersim list engines --for" in cli("list", "engines").out
+        ran = cli("list", "engines", "--for", small)
+        kinds = {kind for kind, part in CheckpointEngine.kinds.items() if part.kind == kind}
+        assert kinds <= {line.split()[0].lstrip("! ").rstrip(":") for line in ran.out.splitlines() if line}
+        assert max(map(len, ran.out.splitlines())) <= 80
+        told = {document["engine"]: document for document in cli("list", "engines", "--for", small, "--json").json}
+        assert kinds <= set(told)
+        one = cli("list", "engines", "--only", "gemini", "--for", small, "--json").json
+        assert [document["engine"] for document in one] == ["gemini"]
+        assert one[0] == told["gemini"]
+        assert {"stall_s", "durable_s", "stall_mean_s", "tiers", "host_memory_bytes", "interval_best_s"} <= set(one[0])
+        assert cli("list", "gpus", "--for", small).code == 2
+
+    def test_an_engine_that_a_job_cannot_have_says_why(self, cli: Cli, small: str, tmp_path: Path) -> None:
+        path = tmp_path / "little-memory.yaml"
+        path.write_text(f"extends: [{small}]\ncluster: {{node: {{host_memory: 1 GB}}}}\ncheckpoint: {{engine: sync}}\n")
+        ran = cli("list", "engines", "--for", str(path))
+        assert ran.code == 0
+        assert any(line.startswith("! gemini: ") and "host memory a node" in line for line in ran.out.splitlines())
+
     def test_unknown(self, cli: Cli) -> None:
         assert "did you mean 'gpus'?" in cli("list", "gpu").err
         assert cli("list", "gpus", "--only", "h100").code == 2
@@ -330,3 +353,19 @@ def test_hanging_communication_is_found(cli: Callable[..., Any], tmp_path: Path)
     wrong = cli("schedule", "check", str(path), "--model", "streem")
     assert wrong.code == 2
     assert "did you mean 'stream'" in wrong.err
+
+
+def test_designs_that_differ_in_saving_alone_are_told_in_numbers(cli: Callable[..., Any], small: str) -> None:
+    for engine in ("async", "gemini"):
+        Path(f"{engine}.yaml").write_text(f"extends: [{small}]\nname: {engine}\ncheckpoint: {{engine: {engine}, interval: 20 s}}\n")
+    ran = cli("compare", "async.yaml", "gemini.yaml", "--replicas", "2")
+    lines = ran.out.splitlines()
+    header = next(line for line in lines if line.startswith("saving"))
+    assert header.split() == ["saving", "stall", "first", "copy", "storage", "every", "auto", "memory", "load"]
+    rows = {line.split()[0]: line for line in lines[lines.index(header) + 1 :] if line}
+    assert "host" in rows["gemini"]
+    assert "20 s" in rows["async"]
+    both = cli("compare", "async.yaml", "gemini.yaml", "--replicas", "2", "--json").json
+    assert [document["engine"] for document in both["checkpoint"]] == ["async", "gemini"]
+    Path("other.yaml").write_text(f"extends: [{small}]\nname: other\ncheckpoint: {{interval: 20 s}}\ntraining: {{steps: 300}}\n")
+    assert "\nsaving " not in cli("compare", "async.yaml", "other.yaml", "--replicas", "2").out

@@ -45,7 +45,9 @@ def answer(ledger: dict[str, float], scenario: Scenario | None = None, **metrics
             "breakdown_s": {"compute": 5.0}, "warnings": ["watch out"]}  # fmt: skip
     document = {"scenario": "job", "version": "0", "seed": 0, "replicas": 4, "step": step, "run": run, "given_up": 0,
                 "warnings": ["1 of 4 replicas: no progress"], "checkpoint": {"engine": "async", "interval_s": 600.0,
-                "interval_steps": None, "stall_s": 0.5, "durable_s": 12.0}}  # fmt: skip
+                "interval_steps": None, "stall_s": 0.5, "durable_s": 12.0, "stall_mean_s": 0.75, "meet": True,
+                "tiers": {"host": {"durable_mean_s": 0.5}, "shared": {"durable_mean_s": 12.5}},
+                "host_memory_bytes": 46e9}}  # fmt: skip
     return Answer(scenario or load(JOB), document)
 
 
@@ -89,6 +91,13 @@ def test_advice_follows_from_the_ledger(ledger: dict[str, float], engine: str, w
 
 def test_nothing_lost_nothing_to_change() -> None:
     assert advice(answer({"train": 9.0}).document["run"], load(JOB)) == ["Nothing but training takes time."]
+
+
+def test_a_save_is_told_by_tier_with_what_it_meets_and_holds() -> None:
+    lines = run_summary(answer(LEDGER)).splitlines()
+    place = next(index for index, line in enumerate(lines) if line.startswith("  checkpoints"))
+    told = " ".join(" ".join(lines[place + 1 : place + 3]).split())
+    assert told.startswith("durable: host 500 ms, shared 12.5 s; saves meet: stall 750 ms in the mean; 46 GB of host memory")
 
 
 def test_undefined_values() -> None:
