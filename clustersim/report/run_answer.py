@@ -83,7 +83,7 @@ def sentence(answer: Answer) -> str:
             f"{escape(span(run['wall_s']))}</b> on {scenario.cluster.gpus:,} GPUs"
         )
     lost = costs_of(run)
-    rest = f" Most of the rest, {lost[0][1]:.2%}, goes to {escape(_explained(lost[0][0]))}." if lost else ""
+    rest = f" The largest part of the rest, {lost[0][1]:.2%}, goes to {escape(_explained(lost[0][0]))}." if lost else ""
     return f"{first}: {kept}.{rest}"
 
 
