@@ -231,7 +231,7 @@ class PlayedStretch(Stretch):
     def leg_start(self, leg: int) -> float:
         """See ``Stretch``; negative: those before it."""
         if leg >= 0:
-            return super().leg_start(leg)
+            return self.start_s + self._track.start(leg)
         return self.start_s - math.fsum(self.leg_at(before).length_s for before in range(leg, 0))
 
     def steps_before(self, leg: int) -> int:
