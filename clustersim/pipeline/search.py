@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 
-from clustersim.errors import ImpossibleError, InputError
+from clustersim.errors import ImpossibleError, InputError, Problem
 from clustersim.hardware.cluster import Cluster
 from clustersim.pipeline.conditions import StepTime
 from clustersim.pipeline.search_bound import layout_of, training_of
@@ -97,8 +97,11 @@ def search_steps(model: TransformerModel, cluster: Cluster, training: Training, 
         progress: called with (looked at, considered) now and then.
 
     Raises:
+        InputError: the training gives its step's time, which would be the same for all.
         ImpossibleError: no candidate passes the rules, or none of them fits; names the nearest.
     """
+    if training.step_time is not None:
+        raise InputError(Problem("training.step_time", "gives every layout the same step; leave it out of a search of layouts"))
     started = clock.perf_counter()
     space, base = space or Space(), base or Layout()
     chosen = stack or training.stack or default_stack(cluster.node.gpu.name)

@@ -116,8 +116,14 @@ class StepModel:
         """
         known = self._known.get(conditions)
         if known is None:
-            known = self._known[conditions] = self._step_time(conditions)
+            known = self._known[conditions] = _scaled(self._step_time(conditions), self.scale)
         return known
+
+    @cached_property
+    def scale(self) -> float:
+        """The nominal step that the training gives ÷ the modelled one; 1 where none is given."""
+        given = self.plan.training.step_time
+        return 1.0 if given is None else given / self._step_time(NORMAL).seconds
 
     def _step_time(self, conditions: Conditions) -> StepTime:
         if conditions.lost_replicas:
@@ -136,10 +142,10 @@ class StepModel:
         return self._slower[factor]
 
     def _sibling(self, plan: Plan) -> StepModel:
-        """A step model of another plan with the same stack and profile."""
+        """A step model of another plan with the same stack and profile, as modelled: who asks it scales its answer."""
         made = StepModel.__new__(StepModel)
         made.stack, made.profile, made.plan = self.stack, self.profile, plan
-        made._plans, made._known, made._slower = {}, {}, {}
+        made._plans, made._known, made._slower, made.scale = {}, {}, {}, 1.0
         return made
 
     def _with_fewer(self, conditions: Conditions) -> StepTime:
@@ -224,6 +230,14 @@ def schedule_of(value: Any) -> Schedule:
     if isinstance(value, (str, Schedule)):
         return get_schedule(value)
     return Schedule.build(value)
+
+
+def _scaled(time: StepTime, scale: float) -> StepTime:
+    """A step that takes ``scale`` times as long, each part of it alike."""
+    if scale == 1.0:
+        return time
+    parts = {name: seconds * scale for name, seconds in time.breakdown.items()}
+    return time._replace(seconds=time.seconds * scale, breakdown=MappingProxyType(parts))
 
 
 def _grouped(row: Floats) -> dict[str, float]:

@@ -46,6 +46,8 @@ class StepReport:
     warnings: tuple[str, ...] = field(default=())
     interval_s: tuple[float, float] | None = None
     """Where 95 % of such predictions lie, seconds; null without a profile that states its uncertainty."""
+    modelled_s: float | None = None
+    """The step that the model says, where ``training.step_time`` gives another; null: ``step_time_s`` is modelled."""
 
     def _repr_html_(self) -> str:
         """A table for notebooks."""
@@ -61,8 +63,10 @@ class StepReport:
     def to_dict(self) -> dict[str, Any]:
         """The ``step`` object of the JSON output."""
         interval = {} if self.interval_s is None else {"step_time_interval_s": list(self.interval_s)}
+        given = {} if self.modelled_s is None else {"step_time_modelled_s": self.modelled_s}
         return {
             "step_time_s": self.step_time_s,
+            **given,
             **interval,
             "tokens_per_s": self.tokens_per_s,
             "tokens_per_s_per_gpu": self.tokens_per_s_per_gpu,
@@ -90,7 +94,8 @@ def report_of(step: StepModel) -> StepReport:
     flop = step_flop(plan.model, plan.training, plan.shape.per_chain)
     peak = peak_of(step)
     rate = flop.model / time.seconds / gpus
-    bubbles = bubbles_of(step, time.seconds)
+    modelled = time.seconds / step.scale
+    bubbles = bubbles_of(step, modelled)
     return StepReport(
         step_time_s=time.seconds,
         tokens_per_s=time.tokens / time.seconds,
@@ -110,12 +115,28 @@ def report_of(step: StepModel) -> StepReport:
         gpus=gpus,
         warnings=warnings_of(step, flop),
         interval_s=interval_of(step, time),
+        modelled_s=None if plan.training.step_time is None else modelled,
     )
+
+
+def given_of(step: StepModel, flop: StepFlop, gpus: int) -> list[str]:
+    """What a step time that is given means for the figures."""
+    given = step.plan.training.step_time
+    if given is None:
+        return []
+    modelled = given / step.scale
+    found = [
+        f"the step of {given:.4g} s is given (training.step_time), not modelled: the model says {modelled:.4g} s; "
+        "its breakdown, and steps under other conditions, are scaled to what is given"
+    ]
+    if (mfu := flop.model / given / gpus / peak_of(step)) > 1:
+        found.append(f"a step of {given:.4g} s is faster than the GPUs' peak: {mfu:.3g} times its FLOP/s")
+    return found
 
 
 def interval_of(step: StepModel, time: StepTime) -> tuple[float, float] | None:
     """Where 95 % of predictions of this step lie, by the profile's errors of computation and of messages."""
-    if step.profile is None:
+    if step.profile is None or step.plan.training.step_time is not None:
         return None
     messages = math.fsum(time.breakdown[name] for name in ("tp", "pp", "dp", "cp", "ep") if name in time.breakdown)
     return step.profile.interval(time.seconds, messages / time.seconds if time.seconds else 0.0)
@@ -167,6 +188,7 @@ def warnings_of(step: StepModel, flop: StepFlop) -> tuple[str, ...]:
     used = plan.dp * plan.layout.tp * plan.layout.cp * plan.layout.pp
     if used < plan.cluster.gpus:
         found.append(f"the layout uses {used} of the cluster's {plan.cluster.gpus} GPUs")
+    found += given_of(step, flop, used)
     if not plan.schedule.traits.synchronous:
         found.append(f"{plan.schedule.kind} never flushes: its step is the steady state, and weights are stale")
     return (*found, *(step.measured.notes() if step.measured is not None else ()))

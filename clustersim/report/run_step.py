@@ -46,8 +46,10 @@ def step_section(answer: Answer, view: View | None) -> str:
     step = answer.document["step"]
     total = step["step_time_s"]
     layout, scenario = answer.scenario.parallelism, answer.scenario
+    modelled = step.get("step_time_modelled_s")
+    given = "" if modelled is None else f" (given; op by op below is the modelled one, {modelled:.4g} s)"
     about = (
-        f"{total:.4g} s a step of {short(scenario.training.tokens_per_step)} tokens: "
+        f"{total:.4g} s a step{given} of {short(scenario.training.tokens_per_step)} tokens: "
         f"{step['tflops_per_gpu']:.0f} TFLOP/s a GPU, MFU {step['mfu']:.1%}, "
         f"HFU {step['hfu']:.1%} ({step['convention']}). Layout tp {layout.tp} × pp {layout.pp} × cp "
         f"{layout.cp} × dp {scenario.dp}, "

@@ -123,10 +123,15 @@ def _headline(scenario: Scenario, run: Json, given_up: int) -> list[str]:
 
 
 def _mfu(step: Json, run: Json) -> list[str]:
-    line = f"  MFU             {step['mfu']:.1%} ({step['tflops_per_gpu']:.0f} TFLOP/s a GPU, step {step['step_time_s']:.4g} s)"
+    takes = f"{step['step_time_s']:.4g} s{_given(step)}"
+    line = f"  MFU             {step['mfu']:.1%} ({step['tflops_per_gpu']:.0f} TFLOP/s a GPU, step {takes})"
     if run.get("effective_mfu") is not None:
         line += f", {mean(run['effective_mfu']):.1%} over the run"
     return [line, f"                  ({step['convention']})"]
+
+
+def _given(step: Json) -> str:
+    return "" if step.get("step_time_modelled_s") is None else " (given)"
 
 
 def ledger_bars(run: Json) -> list[str]:
@@ -200,7 +205,7 @@ def step_summary(scenario: Scenario, step: Json) -> str:
         f"{_name(scenario)}: {scenario.cluster.gpus:,} GPUs, tp {layout.tp} × pp {layout.pp} × cp {layout.cp} × "
         f"dp {scenario.dp}, {step['microbatches']} microbatches, {layout.schedule.kind}",
         "",
-        f"  step            {step['step_time_s']:.4g} s: {short(step['tokens_per_s'])} tokens/s, "
+        f"  step            {step['step_time_s']:.4g} s{_given(step)}: {short(step['tokens_per_s'])} tokens/s, "
         f"{step['tokens_per_s_per_gpu']:.1f} a GPU",
         f"  MFU             {step['mfu']:.1%} ({step['tflops_per_gpu']:.0f} TFLOP/s a GPU), HFU {step['hfu']:.1%}",
         f"                  ({step['convention']})",

@@ -98,12 +98,13 @@ def changes_of(scenario: Scenario) -> list[Change]:
 def next_schedule(scenario: Scenario, step_time_s: float) -> tuple[Change, StepModel] | None:
     """The best other schedule that fits the layout and the memory, with its step model.
 
+    None where the step's time is given: each would take it.
     Tried are those of ``SCHEDULES``, with the layout's chunks and, where these do not suit, with their own.
     """
     from clustersim.pipeline.step import StepModel
     from clustersim.pipeline.step_memory import checked_memory
 
-    if scenario.parallelism.pp == 1:
+    if scenario.parallelism.pp == 1 or scenario.training.step_time is not None:
         return None
     best: tuple[float, Change, StepModel] | None = None
     for kind in SCHEDULES:

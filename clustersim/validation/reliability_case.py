@@ -74,17 +74,17 @@ def folder() -> Path | None:
 
 
 @functools.cache
-def prepared(file: str, step_s: float | None, *overrides: str) -> Prepared:
-    """A scenario of the folder, with a step of a given time where steps do not matter."""
+def prepared(file: str, *overrides: str) -> Prepared:
+    """A scenario of the folder as it stands there, but for ``overrides``."""
     place = folder()
     if place is None:
         raise FileNotFoundError("the scenarios are not installed; run from a checkout")
-    return Prepared(load(str(place / file), overrides), step_s)
+    return Prepared(load(str(place / file), overrides))
 
 
-def runs(file: str, *overrides: str, step_s: float | None = 6.0, replicas: int | None = None) -> list[RunResult]:
-    """Its replicas, the first ones of its own seed."""
-    ready = prepared(file, step_s, *overrides)
+def runs(file: str, *overrides: str, replicas: int | None = None) -> list[RunResult]:
+    """Its replicas, the first ones of its own seed: what ``clustersim run`` gives of the file."""
+    ready = prepared(file, *overrides)
     simulation = ready.scenario.simulation
     return [
         run_replica(ready, simulation.seed, index, events=False) for index in range(replicas or simulation.replicas)

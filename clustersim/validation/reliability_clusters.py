@@ -13,7 +13,7 @@ from clustersim.validation.reliability_systems import lossless
 def marin() -> Iterator[Case]:
     """Case 10."""
     name, source = "10 Marin 704 GB200", "marin issues 8506, 8934"
-    results = runs("cases/nvlink-domain-fault.yaml", step_s=10.0)
+    results = runs("cases/nvlink-domain-fault.yaml")
     lost = mean(results, lambda r: r.lost_work_s / max(r.interruptions, 1)) / 60
     yield Case(name, "minutes of work lost a fault, hourly saves", 55, lost, 25, 60, source,
                "a fault before the first save: 54 to 55")  # fmt: skip
@@ -27,7 +27,7 @@ def marin() -> Iterator[Case]:
 def fleet() -> Iterator[Case]:
     """Case 11."""
     name, source = "11 InfiniteHBD log", "the log itself: nodes down at once"
-    ready = prepared("cases/fleet-replay.yaml", 6.0)
+    ready = prepared("cases/fleet-replay.yaml")
     result = run_replica(ready, 0, 0)
     for share, published in ((0.5, 7), (0.9, 22), (0.99, 31)):
         yield within(name, f"P{share * 100:g} of nodes down", published, quantile(result, share), 0.05, source)
@@ -50,7 +50,7 @@ def delta() -> Iterator[Case]:
 def lablup() -> Iterator[Case]:
     """Case 13."""
     name, source = "13 Lablup", "arXiv 2605.09370"
-    ready = prepared("cases/retry-chain.yaml", 6.0)
+    ready = prepared("cases/retry-chain.yaml")
     results = [run_replica(ready, 0, index, events=False) for index in range(ready.scenario.simulation.replicas)]
     ended = statistics.fmean(result.ledger_s["detect"] < 6.08 * 660 - 1 for result in results)
     yield Case(name, "share of retry chains that end well", 1 / 3, ended, 0.2, 0.45, source,
@@ -60,7 +60,7 @@ def lablup() -> Iterator[Case]:
 def airesim() -> Iterator[Case]:
     """Case 14."""
     name, source = "14 AIReSim defaults", "its published run (arXiv 2603.07041)"
-    results = runs("papers/airesim-default.yaml", step_s=1.0, replicas=2)
+    results = runs("papers/airesim-default.yaml", replicas=2)
     yield within(name, "hours for 256 d of work on 4,096 servers", 9866, mean(results, lambda r: r.wall_s) / 3600, 0.02, source,
                  "repair times and cures: assumed")  # fmt: skip
     yield within(name, "share of it work", 0.623, ettr(results), 0.02, source)

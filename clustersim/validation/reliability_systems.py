@@ -53,8 +53,8 @@ def lossless(down_s: float, mttf_s: float) -> float:
     """ETTR of a run that loses nothing but a fixed time a failure."""
     made = (f"recovery={{strategy: restart, lossless: true, stages: {{start: {down_s} s}}}}", "checkpoint=none",
             f"failures=[{{name: f, component: job, severity: process, mtbf: {mttf_s} s, detection: 0 s}}]",
-            "failures_during={recovery: false}", "training.duration=100 d")  # fmt: skip
-    return ettr(runs("papers/trainmover-8k.yaml", *made, step_s=1.0, replicas=1))
+            "failures_during={recovery: false}", "training.duration=100 d", "training.step_time=1 s")  # fmt: skip
+    return ettr(runs("papers/trainmover-8k.yaml", *made, replicas=1))
 
 
 def fftrainer() -> Iterator[Case]:
@@ -66,9 +66,16 @@ def fftrainer() -> Iterator[Case]:
     connect = ff.connect.time.mean_s() + ff.connect.extra_s(128)
     yield within(name, "FFTrainer, 128 GPUs, s", 29, (ff.heartbeat or 0) + ff.pod.time.mean_s() + connect, 0.05, source,
                  "state beside connections, which take 27 % longer than at 16")  # fmt: skip
-    loss = 1 - ettr(runs("papers/fftrainer-13b.yaml"))
-    yield Case(
-        name, "share of time lost, a failure every 3 h", 0.0027, loss, 0.002, 0.0032, source, "the broken step included"
+    results = runs("papers/fftrainer-13b.yaml")
+    down = mean(results, lambda r: 1 - (r.ledger_s["train"] + r.lost_work_s) / r.wall_s)
+    yield Case(name, "share of time down, a failure every 3 h", 0.0027, down, 0.002, 0.0032, source, "29 s of 3 h")
+    yield told(
+        name,
+        "the broken step included",
+        0.0027,
+        1 - ettr(results),
+        source,
+        "the step is modelled: its batch is not told",
     )
 
 

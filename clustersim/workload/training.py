@@ -148,6 +148,9 @@ class Training(Block):
     """First layers (with the embedding) that are not trained: no weight gradients, no state, no backward below them."""
     offload: Offload = Offload()
     data: DataLoading = DataLoading()
+    step_time: PositiveSeconds | None = None
+    """Seconds of an undisturbed step where they are known (published, measured): the step model's answers, breakdown and
+    steps under conditions alike, are scaled to it. Null: the step model says. Memory is computed either way."""
     step_noise: StepNoise | None = None
     """Run-to-run noise of a step; null: none."""
     clock: float = Field(default=1.0, gt=0, le=1.5)

@@ -9,10 +9,10 @@ import pytest
 from clustersim.validation import reliability
 from clustersim.validation.reliability_case import Case, folder, told, within
 from clustersim.validation.reliability_clusters import fleet, lablup, marin
-from clustersim.validation.reliability_jobs import bloom, byterobust
+from clustersim.validation.reliability_jobs import bloom, byterobust, opt
 from clustersim.validation.reliability_systems import fftrainer, megascale
 
-QUICK = (bloom, byterobust, fftrainer, megascale, marin, fleet, lablup)
+QUICK = (bloom, byterobust, opt, fftrainer, megascale, marin, fleet, lablup)
 
 
 def test_bounds() -> None:
