@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import Field
 
@@ -28,8 +28,7 @@ class Costs:
     mtbf_s: float
 
 
-@dataclass(frozen=True)
-class Every:
+class Every(NamedTuple):
     """A resolved interval: seconds of training or steps; both None: never."""
 
     seconds: float | None = None

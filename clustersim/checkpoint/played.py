@@ -12,10 +12,10 @@ from typing import NamedTuple
 from clustersim.checkpoint.fluid import Shop
 from clustersim.checkpoint.interval import Every
 from clustersim.checkpoint.lanes import Lanes, Places
-from clustersim.checkpoint.pattern import MOST_ROUNDS, Leg, Luck, Outlay, Pace, Pattern, make_leg
+from clustersim.checkpoint.pattern import MOST_ROUNDS, Leg, Outlay, Pace, Pattern, make_leg
 from clustersim.checkpoint.play import Key, Play, alike
 from clustersim.checkpoint.stretch import Spot, Stretch
-from clustersim.checkpoint.tiers import Copy, Tier
+from clustersim.checkpoint.tiers import Tier
 from clustersim.checkpoint.track import Track
 
 MOST_UNDER = 64
@@ -250,28 +250,8 @@ class PlayedStretch(Stretch):
             return 0
         return spot.leg + (spot.stalled and time_s >= self.stall_start(spot.leg) + self.leg_at(spot.leg).wait_s)
 
-    def copies(self, time_s: float, leg: int, luck: Luck | None = None, keep: int = 1) -> list[Copy]:
-        """See ``Stretch``."""
-        found: list[Copy] = []
-        for tier, stride in () if self.pattern.never else self.pattern.tiers:
-            for save in reversed(self._durable(time_s, leg, tier, stride, luck, keep)):
-                corrupt = luck is not None and luck.corrupt(self.serial + save + 1)
-                found.append(Copy(self.step + self.steps_before(save + 1), tier, self._durable_s(save, tier),
-                                  self.number + save + 1, corrupt))  # fmt: skip
-        return found
-
-    def _durable(self, time_s: float, leg: int, tier: Tier, stride: int, luck: Luck | None, keep: int) -> list[int]:
-        """See ``Stretch``; a copy that a newer one has overtaken is none."""
-        found: list[int] = []
-        latest = time_s
-        for save in range(leg - (self.number + leg + 1) % stride, -1 - self.flying, -stride):
-            durable = self._durable_s(save, tier)
-            if durable <= latest and not (luck is not None and luck.fails(self.serial + save + 1)):
-                found.append(save)
-                latest = durable
-                if len(found) == keep:
-                    break
-        return found
+    def _latest(self, time_s: float, durable_s: float) -> float:
+        return durable_s  # a copy that a newer one has overtaken is none
 
     def held(self, time_s: float) -> list[Held]:
         """The saves that are under way at a time of the stretch, oldest first."""

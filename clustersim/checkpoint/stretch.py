@@ -132,6 +132,23 @@ class Stretch:
             self._last = (time_s, self._located(time_s))
         return self._last[1]
 
+    def boundary(self, time_s: float) -> float:
+        """When the step, or the stall, that is under way at a time ends."""
+        spot = self.locate(time_s)
+        leg, steps = spot.leg, spot.steps + 1
+        if spot.stalled or (self.saves and steps >= self.leg_at(leg).steps):
+            return self.leg_start(leg + 1)
+        slow = self.leg_at(leg).slow if self.saves else 0
+        end = self.leg_start(leg) + training_time(steps, slow, self.pattern.pace)
+        self._last = (end, Spot(leg, steps, False))  # where it will stand: most often asked next
+        return end
+
+    def settled(self, time_s: float) -> Spot:
+        """Where it stands at a time, a step that ends within the rounding of it included."""
+        if self._last is not None and self._last[0] == time_s:
+            return self._last[1]
+        return self.locate(time_s + 8 * math.ulp(time_s))
+
     def _located(self, time_s: float) -> Spot:
         pace, track = self.pattern.pace, self._track
         if self.pattern.never:
@@ -159,25 +176,28 @@ class Stretch:
         ``leg``; oldest first."""
         found: list[Copy] = []
         for tier, stride in () if self.pattern.never else self.pattern.tiers:
-            saves = self._durable(time_s, leg, tier, stride, luck, keep)
-            for save in reversed(saves):
-                durable = self._durable_s(save, tier)
-                corrupt = luck is not None and luck.corrupt(self.serial + save + 1)
-                found.append(
-                    Copy(self.step + self._track.done(save + 1), tier, durable, self.number + save + 1, corrupt)
-                )
+            found += self._durable(time_s, leg, tier, stride, luck, keep)
         return found
 
-    def _durable(self, time_s: float, leg: int, tier: Tier, stride: int, luck: Luck | None, keep: int) -> list[int]:
-        """The ``keep`` newest saves that are durable on a tier, newest first."""
-        found: list[int] = []
+    def _durable(self, time_s: float, leg: int, tier: Tier, stride: int, luck: Luck | None, keep: int) -> list[Copy]:
+        """The ``keep`` newest copies on a tier, oldest first."""
+        found: list[Copy] = []
         newest = leg - (self.number + leg + 1) % stride
         for save in range(newest, -2 if self.flying else -1, -stride):
-            if self._durable_s(save, tier) <= time_s and not (luck is not None and luck.fails(self.serial + save + 1)):
-                found.append(save)
-                if len(found) == keep:
-                    break
+            durable, serial = self._durable_s(save, tier), self.serial + save + 1
+            if durable > time_s or (luck is not None and luck.fails(serial)):
+                continue
+            corrupt = luck is not None and luck.corrupt(serial)
+            found.append(Copy(self.step + self.steps_before(save + 1), tier, durable, self.number + save + 1, corrupt))
+            if len(found) == keep:
+                break
+            time_s = self._latest(time_s, durable)
+        found.reverse()
         return found
+
+    def _latest(self, time_s: float, durable_s: float) -> float:
+        """When an older copy than one of ``durable_s`` must have been durable at the latest, to be kept."""
+        return time_s
 
     def slow_steps(self, legs: int) -> int:
         """Steps of the first ``legs`` legs that ran beside a save."""

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from pydantic import Field, model_validator
 
@@ -28,8 +28,7 @@ if TYPE_CHECKING:
     from clustersim.pipeline.conditions import Conditions
 
 
-@dataclass(frozen=True)
-class Loss:
+class Loss(NamedTuple):
     """What has been lost since the job last trained.
 
     Attributes:
@@ -97,8 +96,7 @@ class JobView(Protocol):
         """Places without a node."""
 
 
-@dataclass(frozen=True)
-class Comeback:
+class Comeback(NamedTuple):
     """One attempt to come back.
 
     Attributes:
@@ -111,7 +109,7 @@ class Comeback:
 
     graph: StageGraph
     waits: bool = True
-    away: frozenset[int] = field(default_factory=frozenset)
+    away: frozenset[int] = frozenset()
     path: str = ""
     mends: bool = False
 

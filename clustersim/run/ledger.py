@@ -117,10 +117,8 @@ class Ledger:
         for section, count in self._sections.items():
             for step in section.steps:
                 terms.setdefault(step.category, []).append(count * (step.fixed_s or 0.0))
-        for books in self._kept():
-            for category, value in zip(Books._fields, books, strict=True):
-                if value:
-                    terms[category].append(value)
+        for category, column in zip(Books._fields, zip(*self._kept(), strict=True), strict=False):
+            terms[category] += column
         return {category: math.fsum(values) for category, values in terms.items()}
 
     def _kept(self) -> Iterator[Books]:

@@ -9,7 +9,7 @@ from typing import Any
 import simpy
 
 from clustersim.checkpoint.engine import Load
-from clustersim.checkpoint.pattern import Luck, Pace, training_time
+from clustersim.checkpoint.pattern import Luck, Pace
 from clustersim.checkpoint.played import PlayedPattern, PlayedStretch
 from clustersim.checkpoint.stretch import Spot, Stretch
 from clustersim.checkpoint.tiers import Copies, Copy, Tier
@@ -211,11 +211,7 @@ class Trainer:
     def boundary(self) -> float:
         """When the step, or the stall, that is under way ends, absolute seconds (now, where nothing is known)."""
         if self._stretch is not None:
-            stretch, spot = self._stretch, self._stretch.locate(self.env.now)
-            if spot.stalled or (stretch.saves and spot.steps + 1 >= stretch.leg_at(spot.leg).steps):
-                return stretch.leg_start(spot.leg + 1)
-            slow = stretch.leg_at(spot.leg).slow if stretch.saves else 0
-            return stretch.leg_start(spot.leg) + training_time(spot.steps + 1, slow, stretch.pattern.pace)
+            return self._stretch.boundary(self.env.now)
         return self.env.now if self._walk is None else self._walk.boundary()
 
     def hold(self, now: float, severity: Severity | None = None, places: Collection[int] | None = None) -> None:
@@ -227,7 +223,7 @@ class Trainer:
         up = self._stretch is not None or self._walk is not None
         if self._stretch is not None:
             stretch = self._stretch
-            spot = stretch.locate(now if severity is not None else now + 8 * math.ulp(now))
+            spot = stretch.locate(now) if severity is not None else stretch.settled(now)
             self._ended(stretch, now, spot, spot.leg)
             self.step = stretch.step + stretch.steps_before(spot.leg) + spot.steps
             books = stretch.books_in(spot, now)
