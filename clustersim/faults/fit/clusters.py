@@ -133,14 +133,15 @@ def _primaries(log: FaultLog) -> np.ndarray:
 
 
 def _common_ends(start_s: Array, end_s: Array) -> list[tuple[int, int]]:
-    """Pairs of faults (sorted by start) that start within ``EVENT_S`` and are back within ``LINK_S`` of each other."""
-    pairs = []
-    until = np.searchsorted(start_s, start_s + EVENT_S, side="right")
-    for row in range(len(start_s)):
-        if not np.isfinite(end_s[row]):
-            continue
-        near = np.flatnonzero(np.abs(end_s[row + 1 : until[row]] - end_s[row]) <= LINK_S) + row + 1
-        pairs += [(int(other), row) for other in near]
+    """Pairs (later, earlier) of faults, sorted by start, that start within ``EVENT_S`` and are back within ``LINK_S`` of each
+    other."""
+    pairs: list[tuple[int, int]] = []
+    early, apart = np.flatnonzero(np.isfinite(end_s)), 1
+    while len(early := early[early + apart < len(start_s)]):
+        early = early[start_s[early + apart] - start_s[early] <= EVENT_S]
+        found = early[np.abs(end_s[early + apart] - end_s[early]) <= LINK_S]
+        pairs += zip((found + apart).tolist(), found.tolist(), strict=True)
+        apart += 1
     return pairs
 
 

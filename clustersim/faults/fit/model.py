@@ -126,13 +126,16 @@ class FittedFailures:
         from ruamel.yaml import YAML
 
         writer = YAML()
-        writer.representer.ignore_aliases = lambda *_: True  # what is written twice is spelt out twice
         writer.default_flow_style = None
         writer.width = 120
+        writer.representer.ignore_aliases = lambda *_: True  # what is written twice is spelt out twice
         text = io.StringIO()
         days = self.log.window_s / 86400
         text.write(f"# fitted to {len(self.log)} faults of {self.log.population} nodes in {days:.6g} d; order: clusters, then "
                    "frailty + recurrence +\n# rate + calendar jointly, then aftershocks, then repair times\n")  # fmt: skip
+        for each, factor in self.repairs.surges:
+            text.write(f"# {each.nodes} nodes were back together at {duration(each.begin_s)}: "
+                       f"{duration(self.repairs.surge_work_s(each, factor))} of work done at once\n")  # fmt: skip
         writer.dump(self.data(), text)
         return text.getvalue()
 
