@@ -28,11 +28,18 @@ def predicted_step(job: Job, profile: Profile | None = None) -> float:
 
 
 def predicted_memory(job: Job) -> float:
-    """Predicted bytes of the fullest GPU, as the source's tool counts them (allocator or driver)."""
-    report = memory_report(job.step())
+    """Predicted bytes of the fullest GPU that the source looked at, as its tool counts them (allocator or driver).
+
+    A source that looked at the first node (``memory_of``) saw the pipeline's first ranks: they lie node after node.
+    """
+    stages = memory_report(job.step()).stages
     counter = job.source.value("memory", "reserved")
     job.assumed["memory"] = f"{counter} ({COUNTERS[counter]})"
-    return max(float(getattr(stage, counter)) for stage in report.stages)
+    if job.source.value("memory_of") == "first-node":
+        each = job.cluster.gpus // len(stages)
+        stages = stages[: -(-job.cluster.node.gpus // each)]
+        job.assumed["memory_of"] = f"first-node ({job.source.reason('memory_of')})"
+    return max(float(getattr(stage, counter)) for stage in stages)
 
 
 def step_result(row: Row, profile: ProfileOf | None = None) -> Result:

@@ -26,7 +26,7 @@ from clustersim.workload.model import Linear, TransformerModel
 from clustersim.workload.precision import NARROW
 from clustersim.workload.stack import Stack
 from clustersim.workload.stages import StageContent
-from clustersim.workload.training import FullRecompute, Recompute, SelectiveRecompute
+from clustersim.workload.training import FullRecompute, NoRecompute, Recompute, SelectiveRecompute
 
 
 class Kept(NamedTuple):
@@ -95,8 +95,25 @@ def _score_bytes(model: TransformerModel, unit: Unit) -> float:
         return 0.0
     if unit.stack.attention != "unfused":
         return 4.0 * cut.tokens * heads
-    each = cut.width * (2.0 if model.dropout else 1.0) + (1.0 if model.dropout else 0.0)
-    return each * cut.sequences * heads * float(cut.length) * cut.length / cut.cp
+    return _score_width(model, unit) * cut.sequences * heads * float(cut.length) * cut.length / cut.cp
+
+
+def _score_width(model: TransformerModel, unit: Unit) -> float:
+    """Bytes that unfused attention keeps of a score: the softmax, and with dropout a mask and the dropped-out copy."""
+    return 2.0 * unit.cut.width + 1.0 if model.dropout else unit.cut.width
+
+
+def gradient_bytes(model: TransformerModel, unit: Unit, tensors: Iterable[Kept]) -> float:
+    """Bytes of the largest gradient of these tensors.
+
+    Scores take one matrix more than is kept: a fused softmax is differentiated in place; behind dropout its copy is gone
+    by then. An unfused softmax without dropout takes two, its output's gradient and its input's.
+    """
+    scores = unit.cut.width / _score_width(model, unit)
+    if not (unit.stack.fused_softmax or model.dropout):
+        scores *= 2.0
+    shares = {"scores": scores if unit.stack.attention == "unfused" else 1.0}
+    return max((tensor.bytes * shares.get(tensor.name, 1.0) for tensor in tensors), default=0.0)
 
 
 def mlp_kept(model: TransformerModel, unit: Unit, width: float, tokens: float, cut_over: int, part: str) -> list[Kept]:
@@ -136,13 +153,19 @@ def moe_kept(model: TransformerModel, unit: Unit) -> list[Kept]:
     return tensors
 
 
-def layer_kept(model: TransformerModel, unit: Unit, moe: bool) -> list[Kept]:
-    """All tensors that one layer keeps of one unit when nothing is recomputed."""
+def layer_halves(model: TransformerModel, unit: Unit, moe: bool) -> tuple[list[Kept], list[Kept]]:
+    """All tensors that one layer keeps of one unit when nothing is recomputed: those of attention, those of the MLP."""
     inner = (
         moe_kept(model, unit) if moe else mlp_kept(model, unit, model.ffn_hidden, unit.cut.tokens, unit.cut.tp, "mlp")
     )
     second = [] if model.parallel_block else half_ends(model, unit, "mlp", "mlp")
-    return [*half_ends(model, unit, "attention", "attention"), *attention_kept(model, unit), *second, *inner]
+    return [*half_ends(model, unit, "attention", "attention"), *attention_kept(model, unit)], [*second, *inner]
+
+
+def layer_kept(model: TransformerModel, unit: Unit, moe: bool) -> list[Kept]:
+    """All tensors that one layer keeps of one unit when nothing is recomputed."""
+    first, second = layer_halves(model, unit, moe)
+    return [*first, *second]
 
 
 def input_bytes(model: TransformerModel, unit: Unit) -> float:
@@ -163,6 +186,23 @@ def kept_bytes(tensors: Iterable[Kept], recompute: Recompute) -> float:
     ops |= {"norm", "activation"}
     return sum(tensor.bytes * (1.0 - ALTERNATE.get(tensor.name, 0.0)) for tensor in tensors
                if not ops.intersection(tensor.parts))  # fmt: skip
+
+
+def workspace_bytes(model: TransformerModel, unit: Unit, recompute: Recompute, moe: bool) -> float:
+    """Gradients of one layer's largest tensors, and what recomputation puts back for one layer.
+
+    The backward takes the MLP first. Checkpointing that wraps a layer has put all of it back by then, and what it put back
+    of the MLP is gone when attention's turn comes; single ops are recomputed in their half's turn.
+    """
+    attention, mlp = halves = layer_halves(model, unit, moe)
+    taken, full = 2 * input_bytes(model, unit), isinstance(recompute, FullRecompute)
+    back = [kept_bytes(half, NoRecompute()) - (0.0 if full else kept_bytes(half, recompute)) for half in halves]
+    whole = sum(back) - (input_bytes(model, unit) if full else 0.0)
+    if model.parallel_block:
+        return whole + taken + gradient_bytes(model, unit, [*attention, *mlp])
+    at_once = full or "alternate-products" in getattr(recompute, "ops", ())
+    first = (whole if at_once else back[1]) + gradient_bytes(model, unit, mlp)
+    return taken + max(first, whole - back[1] + gradient_bytes(model, unit, attention))
 
 
 def pending_bytes(model: TransformerModel, unit: Unit, stage: StageContent) -> float:

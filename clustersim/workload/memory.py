@@ -28,13 +28,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from clustersim.workload.kept import Unit, input_bytes, kept_bytes, layer_kept, routed_tokens, stage_kept_bytes
+from clustersim.workload.kept import Unit, input_bytes, routed_tokens, stage_kept_bytes, workspace_bytes
 from clustersim.workload.layout import Layout
 from clustersim.workload.model import TransformerModel
 from clustersim.workload.parameters import frozen_parameters, local_layer, local_parameters, shared_vocabulary
 from clustersim.workload.precision import NARROW, element_bytes
 from clustersim.workload.stages import LocalParameters, StageContent
-from clustersim.workload.training import FullRecompute, NoRecompute, Recompute, Training
+from clustersim.workload.training import Recompute, Training
 
 PARTS = ("weights", "gradients", "optimizer", "activations", "logits", "buffers", "overhead")
 
@@ -304,21 +304,8 @@ class Memory:
         moe = any(stage.moe or (stage.mtp and self.model.moe) for stage in stages)
         layers = any(stage.layers or stage.mtp for stage in stages)
         if layers and moe not in self._work:
-            self._work[moe] = self._workspace(moe)
+            self._work[moe] = workspace_bytes(self.model, self.unit, self.training.recompute, moe)
         return (self._work[moe] if layers else 0.0) + self._messages(moe, layers)
-
-    def _workspace(self, moe: bool) -> float:
-        """Gradients of one layer's largest tensors, and what recomputation puts back for one layer."""
-        tensors = layer_kept(self.model, self.unit, moe)
-        everything = kept_bytes(tensors, NoRecompute())
-        recompute = self.training.recompute
-        kept = (
-            input_bytes(self.model, self.unit)
-            if isinstance(recompute, FullRecompute)
-            else kept_bytes(tensors, recompute)
-        )
-        gradient = max(tensor.bytes for tensor in tensors) + 2 * input_bytes(self.model, self.unit)
-        return everything - kept + gradient
 
     def _messages(self, moe: bool, layers: bool) -> float:
         model, layout, cut = self.model, self.layout, self.unit.cut

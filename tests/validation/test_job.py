@@ -10,7 +10,7 @@ from clustersim.pipeline.schedule import get_schedule
 from clustersim.pipeline.step_memory import memory_report
 from clustersim.validation.job import Job, job_of
 from clustersim.validation.measured import measured_memory, measured_step
-from clustersim.validation.predict import memory_result, predicted_step, step_result
+from clustersim.validation.predict import memory_result, predicted_memory, predicted_step, step_result
 from clustersim.validation.rows import Row, packaged
 from clustersim.validation.shapes import SkipRow
 from clustersim.workload.flops import step_flop
@@ -146,6 +146,16 @@ def test_memory_counts_in_gib_and_by_the_sources_counter() -> None:
     assert result.predicted is not None
     assert result.metric == "memory_bytes"
     assert result.assumed["memory"].startswith("reserved")
+
+
+def test_memory_of_the_first_node_leaves_out_the_last_stages() -> None:
+    """Megatron's stages lie node after node: four GPUs a node and two replicas put two of four stages on the first."""
+    row = {"source": "BigScience tr3", "gpu": "V100-32GB", "gpus_per_node": "4", "n_gpus": "8", "tp": "1", "pp": "4",
+           "model_name": "llama2-7b", "precision": "fp16", "micro_batch": "8", "activation_recompute": "full"}  # fmt: skip
+    read = job(**row)
+    stages = [stage.total for stage in memory_report(read.step()).stages]
+    assert max(stages) == stages[-1]
+    assert predicted_memory(read) == max(stages[:2])
 
 
 def test_recipes_that_ran_are_predicted_to_fit() -> None:

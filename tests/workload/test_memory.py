@@ -22,6 +22,7 @@ from clustersim.workload.kept import (
     routed_tokens,
     stage_kept_bytes,
     unit_of,
+    workspace_bytes,
 )
 from clustersim.workload.layers import Slice
 from clustersim.workload.layout import Layout
@@ -342,6 +343,19 @@ def test_vocabulary_parallelism_spreads_head_and_logits() -> None:
     assert first.logits == last.logits == pytest.approx(10 * 2048 * memory.model.vocab / 2)
     whole = replace(shared, vocabulary_ranks=1).report().stages
     assert first.weights + last.weights == pytest.approx(sum(rank.weights for rank in whole))
+
+
+@pytest.mark.parametrize(("length", "phase"), [(512, "mlp"), (8192, "attention")])
+def test_the_workspace_of_a_recomputed_layer_is_that_of_its_fuller_half(length: int, phase: str) -> None:
+    """All 34 sbh + 5 as² b less the input are back when the MLP's turn comes, and 12 sbh of gradients; when attention's
+    comes, 21 sbh of the MLP are gone and a gradient of the scores, 2 as² b, has come with 4 sbh of others."""
+    model = TransformerModel.preset("megatron-22b")
+    unit = unit_of(cut(length, length), UNFUSED, "fp16")
+    plain = length * model.hidden, model.heads * length**2
+    found = workspace_bytes(model, unit, FULL, False)
+    halves = {"mlp": 44 * plain[0] + 5 * plain[1], "attention": 15 * plain[0] + 7 * plain[1]}
+    assert found == pytest.approx(halves[phase])
+    assert halves[phase] == max(halves.values())
 
 
 def test_deepspeed_keeps_copies_of_gradients() -> None:
