@@ -130,7 +130,8 @@ class Shop:
         capacity: bytes/s a node of each resource that has an end; of pools of storage 1.
         depth: saves that may be in flight at once.
         queued: background parts go out one by one.
-        uploads_slow: uploads beside training slow its steps.
+        uploads_slow: uploads cross training's network, and slow steps beside them.
+        chain_slows: all of a save but what is made beside it slows steps: by the engine's factor, or as it is the upload.
     """
 
     saves: tuple[tuple[Move, ...], ...]
@@ -138,6 +139,7 @@ class Shop:
     depth: int = 1
     queued: bool = True
     uploads_slow: bool = False
+    chain_slows: bool = True
 
     @classmethod
     def of(cls, engine: CheckpointEngine, site: SaveSite) -> Shop:
@@ -150,7 +152,10 @@ class Shop:
         kept = [_within(_move(transfer, site), capacity) for transfer in engine.save(site)]
         count = max((move.transfer.every for move in kept), default=1)
         saves = tuple(tuple(move for move in kept if number % move.transfer.every == 0) for number in range(count))
-        return cls(saves, capacity, engine.depth(site), engine.queued, engine.uplink == "training")
+        uploads = [move.transfer for move in kept if move.transfer.channel == "storage"]
+        slow = engine.uplink == "training" and bool(uploads)
+        chain = engine.slowdown > 1 or not all(upload.beside for upload in uploads)
+        return cls(saves, capacity, engine.depth(site), engine.queued, slow, chain)
 
     @property
     def moves(self) -> tuple[Move, ...]:

@@ -136,7 +136,7 @@ def make_leg(every: Every, pace: Pace, save: Outlay, busy_s: float, when_busy: s
     for ``slot_s`` (None: as long)."""
     slot_s = busy_s if slot_s is None else slot_s
     slow = whole(busy_s / pace.saving_s) if busy_s > 0 else 0
-    held = whole(slot_s / pace.saving_s) if slot_s > 0 else 0
+    held = steps_for(slot_s, slow, pace) if slot_s > 0 else 0
     steps = every.steps or steps_for(every.seconds or 0.0, slow, pace)
     if when_busy == "wait":
         steps = max(steps, held)

@@ -123,18 +123,22 @@ class PlayedPattern(Pattern):
 
     def _ahead(self, play: Play) -> tuple[float, float]:
         """Seconds for which steps are slow, and until there is room for one more save."""
-        chains = [save for save in play.under if not save.back.done]
-        sides = [side for save in play.under for side in save.sides if not side.done] if self.shop.uploads_slow else []
-        if not chains and not sides:
-            return 0.0, 0.0
-        twin, slot = play.copy(), 0.0
-        saves = list(twin.under)
-        if len(chains) >= self.depth:
-            slot = twin.until(lambda: sum(not save.back.done for save in saves) < self.depth) - play.now
-        twin.until(lambda: all(save.back.done for save in saves))
-        if sides:
-            twin.until(lambda: all(save.over for save in saves))
-        return twin.now - play.now, slot
+        return self._slow_s(play), self._slot_s(play)
+
+    def _slow_s(self, play: Play) -> float:
+        twin = play.copy()
+        lanes = [save.back for save in twin.under] if self.shop.chain_slows else []
+        if self.shop.uploads_slow:
+            lanes += [side for save in twin.under for side in save.sides]
+        left = [lane for lane in lanes if not lane.done]
+        return twin.until(lambda: all(lane.done for lane in left)) - play.now if left else 0.0
+
+    def _slot_s(self, play: Play) -> float:
+        twin = play.copy()
+        left = [save.back for save in twin.under if not save.back.done]
+        if len(left) < self.depth:
+            return 0.0
+        return twin.until(lambda: sum(not lane.done for lane in left) < self.depth) - play.now
 
     def _find_cycle(self) -> None:
         """Play saves from the start until what is under way has been seen before."""
@@ -156,6 +160,9 @@ class PlayedPattern(Pattern):
         """See ``Pattern``."""
         count = len(self.saves)
         phase = number % count
+        if phase not in self._prefixes and (same := self.place_of(phase, ())) is not None:
+            after = (same + 1) % len(self._cycle)  # nothing is under way then in the cycle either
+            self._prefixes[phase], self._heads[phase] = ((self._cycle[same],), after), [self.states[same]]
         if phase not in self._prefixes:
             course = Course(self, phase)
             place: int | None = None

@@ -158,7 +158,7 @@ class Prepared:
     def _share_network(self) -> None:
         """Steps beside a save whose upload crosses training's own network are slower by what it takes of it."""
         share = self.scenario.checkpoint.network_share(self.site)
-        if share > 0 and self.paces.flexible and self.saves:
+        if share > 0 and self.paces.flexible and self.shop.uploads_slow:
             from clustersim.pipeline.conditions import Conditions
 
             self.paces.saving = share

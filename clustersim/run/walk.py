@@ -186,9 +186,10 @@ class Walk:
     @property
     def busy(self) -> bool:
         """A save is in flight that makes steps slower."""
-        if any(not saver.ended.triggered for saver in self.savers):
+        shop = self._prepared.shop
+        if shop.chain_slows and any(not saver.ended.triggered for saver in self.savers):
             return True
-        return self._prepared.shop.uploads_slow and any(saver.open_sides for saver in self.savers)
+        return shop.uploads_slow and any(saver.open_sides for saver in self.savers)
 
     @property
     def full(self) -> bool:

@@ -277,6 +277,26 @@ def test_an_upload_over_trainings_own_network_slows_steps_beside_it() -> None:
     assert Job(own, 0, 0, events=False).run().ledger_s["checkpoint_slowdown"] == 0
 
 
+@pytest.mark.parametrize("jump", [True, False])
+def test_steps_are_slow_beside_uploads_over_trainings_network_and_beside_nothing_else(jump: bool) -> None:
+    # Copies to peers go in the gaps and slow nothing; an upload in 8 saves slows the steps that start while it is under way.
+    from pathlib import Path
+
+    from clustersim.scenario.load import load
+
+    base = load(str(Path(__file__).parents[2] / "scenarios" / "512-h100-70b.yaml")).replace({
+        "failures": [], "training.duration": None, "training.steps": 80})  # fmt: skip
+    engine = {"engine": "gemini", "uplink": "training", "persist_every": 8}
+    job = Prepared(base.replace("checkpoint", engine), jump=jump)
+    upload, more = job.transfer_s[-1], job.pace.saving_s - job.pace.step_s
+    assert more > 0
+    beside = math.ceil(upload / job.pace.saving_s)
+    slow = Job(job, 0, 0).run().ledger_s["checkpoint_slowdown"] / more
+    assert slow == pytest.approx((80 // 8 - 1) * beside)  # the last save would fall due with the last step
+    alone = Prepared(base.replace("checkpoint", {**engine, "persist_every": None}), jump=jump)
+    assert alone.pace.saving_s == alone.pace.step_s  # nothing is ever uploaded
+
+
 def test_idle_gaps_of_the_network_are_those_of_the_step_model() -> None:
     from pathlib import Path
 

@@ -80,11 +80,11 @@ def test_any_disturbances(name: str, step: float, failures: list[float], outages
 @settings(max_examples=60, deadline=None)
 @given(st.sampled_from(KINDS), st.integers(1, 4), st.integers(1, 4), st.booleans(), st.sampled_from(["own", "training"]),
        st.sampled_from([None, 200e3, 1e6]), st.sampled_from([None, 150e3, 600e3]), st.sampled_from(["wait", "skip", "block"]),
-       st.lists(st.floats(0.0, 60.0), max_size=2))  # fmt: skip
+       st.lists(st.floats(0.0, 60.0), max_size=2), st.sampled_from([1.0, 1.25]))  # fmt: skip
 def test_any_engine_with_any_depth(kind: str, depth: int, steps: int, queued: bool, uplink: str, copies: float | None,
-                                   memory: float | None, busy: str, failures: list[float]) -> None:  # fmt: skip
+                                   memory: float | None, busy: str, failures: list[float], slowdown: float) -> None:  # fmt: skip
     keys = {"snapshots": depth, "staging": None, "interval": {"steps": steps}, "queued": queued, "uplink": uplink,
-            "copy_bandwidth": copies, "when_busy": busy}  # fmt: skip
+            "copy_bandwidth": copies, "when_busy": busy, "slowdown": slowdown}  # fmt: skip
     made = scenario(kind, *failures, **keys).replace({
         "cluster.node.host_memory_bandwidth": memory, "cluster.node.nic_bandwidth": 1e6})  # fmt: skip
     same(run(made), run(made, jump=False))
