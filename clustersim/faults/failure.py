@@ -56,6 +56,8 @@ TAKES_NODES = frozenset({Severity.GPU, Severity.NODE, Severity.NVLINK_DOMAIN, Se
 class FailureModel(Part, family="failure"):
     """One cause of failures."""
 
+    spoils: ClassVar[bool] = False
+    """Whether the state is wrong afterwards, on whatever node it is held."""
     replays: ClassVar[bool] = False
     """Whether it plays a log again, in which a node that is down may fail once more."""
     name: str = "failure"

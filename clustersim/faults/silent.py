@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pydantic import Field
 
@@ -35,6 +35,8 @@ class SilentCorruption(FailureModel, kind="silent-corruption", aliases=("sdc",))
     ``coverage``) or a ``check`` finds it, whichever is first. Then the job goes back to the newest shared copy that was
     durable *before* the corruption; all copies since are spoilt. What neither finds stays in the model unnoticed.
     """
+
+    spoils: ClassVar[bool] = True
 
     name: str = "silent-corruption"
     mtbf: PositiveSeconds

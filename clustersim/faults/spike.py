@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 from pydantic import Field, model_validator
 
@@ -32,6 +32,8 @@ class LossSpike(FailureModel, kind="loss-spike"):
     A spike needs training: none begins while the job is down. One that has not been seen is undone by going back past it for
     another spike or a silent corruption; any other failure meanwhile trains the same batches again, and the spike with them.
     """
+
+    spoils: ClassVar[bool] = True
 
     name: str = "loss-spike"
     component: Component = "job"

@@ -96,7 +96,8 @@ def recovery_lines(told: Json | None) -> list[str]:
         return []
     ways = [f"{way['path']} {duration(way['total_s'])} ({way['share']:.0%})" for way in told["ways"][:3]]
     lines = [f"  recovery        {told['strategy']}: {', '.join(ways)} after detection"]
-    held = [f"{told['spare_nodes']} spare nodes"]
+    cold = told.get("cold_spare_nodes")
+    held = [f"{told['spare_nodes']} spare nodes" + (f", {cold} more that are off" if cold else "")]
     if told["extra_memory_bytes_per_node"]:
         held.append(f"{short(told['extra_memory_bytes_per_node'])}B of memory a node")
     if told["network_bytes_per_node_per_step"]:

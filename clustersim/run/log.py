@@ -18,7 +18,8 @@ class Entry(NamedTuple):
     """One thing that happened.
 
     ``event``: failure · ignored · noticed · stage · wait_for_nodes · load · resume · save_start · save_durable ·
-    save_cut · failed · removed · in repair · repaired · placed · outage · flap · end. ``seconds``: how long it took, where
+    save_cut · failed · removed · in repair · repaired · placed · starting ·
+    powered · off · outage · flap · end. ``seconds``: how long it took, where
     that is known.
     """
 

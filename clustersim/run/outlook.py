@@ -45,7 +45,7 @@ def _answers(prepared: Prepared, spares: int | None = None) -> Iterator[tuple[Fa
         ready = prepared.ground.spares if spares is None else spares
         seen = Snapshot(prepared.ground, loss_of(cause, prepared), False, ready)
         chosen = prepared.scenario.recovery.choose(seen)
-        seen.kept = chosen.keeps(seen)
+        seen.kept = not cause.spoils and chosen.keeps(seen)
         if cause.severity.takes_nodes:
             seen.vacancies = seen.loss.places
             seen.vacant = len(seen.vacancies)
@@ -96,6 +96,7 @@ def outlook(prepared: Prepared) -> dict[str, Any]:
         "ways": ways_back(prepared),
         "kept_share": kept_share(prepared),
         "spare_nodes": ground.spares,
+        "cold_spare_nodes": prepared.scenario.cluster.cold_spare_nodes,
         "extra_memory_bytes_per_node": costs.memory,
         "network_bytes_per_node_per_step": costs.per_step,
         "network_bytes_per_recovery": costs.per_recovery,

@@ -11,6 +11,7 @@ import pytest
 
 from clustersim.checkpoint.tiers import Copies, Copy, Tier
 from clustersim.errors import InputError
+from clustersim.run.outlook import outlook
 from clustersim.run.prepared import Prepared
 from clustersim.run.result import RunResult
 from clustersim.run.simulate import run_replica
@@ -90,6 +91,12 @@ def test_no_state_that_is_wrong_is_kept(strategy: str, kind: str) -> None:
     hits = sum(result.interruptions for result in results)
     assert hits > 30
     assert sum(result.lost_work_s for result in results) / hits > 2 * HOUR
+
+
+def test_the_outlook_keeps_no_wrong_state_either() -> None:
+    node = {"component": "node", "mtbf": 64 * DAY}  # as many losses of a node, which the ring outlives, as spikes
+    told = outlook(Prepared(scenario({}, node, recovery={"strategy": "fftrainer"}), STEP))
+    assert told["kept_share"] == pytest.approx(0.5)
 
 
 def test_no_spike_begins_while_nothing_trains() -> None:

@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from clustersim.report.summary import recovery_lines
 from clustersim.run.cluster import Fleet, State
 from clustersim.run.job import Job
+from clustersim.run.outlook import outlook
 from clustersim.run.prepared import Prepared
 from clustersim.run.result import RunResult
 from clustersim.run.simulate import run_replica
@@ -114,6 +116,12 @@ def test_machines_that_were_off_fail_in_the_job() -> None:
 def test_cold_spares_need_a_power_up() -> None:
     with pytest.raises(ValidationError, match="'cold_spare_nodes' need a 'power_up'"):
         scenario({"cold_spare_nodes": 1})
+
+
+def test_the_outlook_tells_warm_from_cold() -> None:
+    told = outlook(Prepared(scenario({"spare_nodes": 1, "cold_spare_nodes": 3, "power_up": 600.0}), 10.0))
+    assert (told["spare_nodes"], told["cold_spare_nodes"]) == (1, 3)
+    assert "1 spare nodes, 3 more that are off" in " ".join(recovery_lines(told))
 
 
 def test_no_reserve_costs_nothing() -> None:
