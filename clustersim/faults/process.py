@@ -15,8 +15,8 @@ them (thinning), and nothing that happens to one place moves another place's num
 
 Streams: ``failure/<cause>`` holds the times and places of a cause, ``detection/<cause>`` and ``repair/<cause>`` the
 marks of its hits, so a change of one never moves another. Job places have the ids (0,), the b-th block of 64 spare
-places (1, b): a block always draws for 64 places and hits on places that do not exist are dropped, hence one more
-spare shifts nobody's numbers.
+places (1, b): a block always draws for 64 places, and hits on places that do not exist are passed over (``spare_places``),
+hence one more spare shifts nobody's numbers.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import simpy
 
 from clustersim.checkpoint.interval import Predicted
 from clustersim.faults.process import Arrivals, Change, Hit
+from clustersim.faults.spare_places import SparePlaces
 from clustersim.run.clock import at
 
 
@@ -71,5 +72,7 @@ class Foreseen(Arrivals):
 
 
 def foreseen(arrivals: Sequence[Arrivals], predictor: Predictor | None) -> list[Arrivals]:
-    """The arrivals, seen by a predictor where there is one."""
-    return list(arrivals) if predictor is None else [Foreseen(source, predictor) for source in arrivals]
+    """The arrivals, seen by a predictor where there is one; failures of spare places stop nothing and are not announced."""
+    if predictor is None:
+        return list(arrivals)
+    return [source if isinstance(source, SparePlaces) else Foreseen(source, predictor) for source in arrivals]

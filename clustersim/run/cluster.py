@@ -70,6 +70,8 @@ class Fleet:
         self.waiter: Callable[[], None] | None = None
         self.placed: Callable[[int, int], None] | None = None
         self.returned: Callable[[], None] | None = None
+        self.grown: Callable[[int], None] | None = None
+        """Told when there are more spare places than ever before."""
         self.shop: Workshop | None = None
         """Rules by which nodes are repaired more than once, or retire; None: each goes back after its repair."""
         self.reserve: Reserve | None = None
@@ -219,6 +221,8 @@ class Fleet:
         else:
             slot = len(self.slots)
             self.slots.append(node)
+            if self.grown is not None:
+                self.grown(slot + 1)
         self._where[node] = -2 - slot
         heapq.heappush(self._ready, slot)
         if self.returned is not None:

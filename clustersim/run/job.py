@@ -70,6 +70,7 @@ class Job:
         watch = self._changed if events else self._heard if self.strikes.watched else None
         self.fleet = Fleet(env, cluster.nodes, cluster.spare_nodes, scenario.repair.crews, watch)
         shop = Workshop(scenario.repair, self.draws, self.strikes.will_fail)
+        self.fleet.grown = self.strikes.grow
         self.fleet.shop = None if shop.plain else shop
         self.storage = SharedStorage(env, cluster.storage)
         if prepared.shared:

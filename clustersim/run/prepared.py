@@ -22,6 +22,7 @@ from clustersim.checkpoint.tiers import Tier
 from clustersim.errors import InputError, Problem
 from clustersim.faults.failure import FailureModel, FailuresDuring, Severity
 from clustersim.faults.process import SPARE_BLOCK, Arrivals, Site
+from clustersim.faults.spare_places import SparePlaces
 from clustersim.hardware.topology import Placement as RankGrid
 from clustersim.recovery.ground import KNOWN, Ground
 from clustersim.recovery.strategy import RecoveryStrategy
@@ -334,10 +335,10 @@ class Prepared:
 
     def arrivals(self, seed: int, replica: int) -> list[Arrivals]:
         """All sources of failures of one replica: the job's places cause by cause, then blocks of spare places."""
-        job = self.job_site(seed, replica)
-        sites = [job]
+        job, warm = self.job_site(seed, replica), self.scenario.cluster.spare_nodes
         spares = self.scenario.cluster.all_spare_nodes if self.during.spare else 0
-        sites += [Site(job.cluster, SPARE_BLOCK, job.streams, job.repair, block, self.horizon_s)
-                  for block in range(math.ceil(spares / SPARE_BLOCK))]  # fmt: skip
-        found = (cause.arrivals(site) for site in sites for cause in self.causes)
-        return [arrivals for arrivals in found if arrivals is not None]
+        sites = [Site(job.cluster, SPARE_BLOCK, job.streams, job.repair, block, self.horizon_s)
+                 for block in range(math.ceil(spares / SPARE_BLOCK))]  # fmt: skip
+        found = [arrivals for cause in self.causes if (arrivals := cause.arrivals(job)) is not None]
+        return found + [SparePlaces(arrivals, site, warm) for site in sites for cause in self.causes
+                        if (arrivals := cause.arrivals(site)) is not None]  # fmt: skip

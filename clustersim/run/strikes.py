@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 import simpy
 
 from clustersim.faults.process import Arrivals, Change, Hit, What
+from clustersim.faults.spare_places import SparePlaces
 from clustersim.run.clock import LAST, at
 
 
@@ -31,6 +32,7 @@ class Strikes:
         for entry in self._watching:
             for what in entry[1].hears:
                 self._hearing.setdefault(what, []).append(entry)
+        self._spares = [(order, source) for order, source in enumerate(self._arrivals) if isinstance(source, SparePlaces)]
         self._next: simpy.Event | None = None
         self._arm()
 
@@ -45,11 +47,21 @@ class Strikes:
             if source.watches(node) and source.observe(Change(self._env.now, what, node, place)):
                 moved = [order] if moved is None else [*moved, order]
         if moved is not None:
-            self._heap = [entry for entry in self._heap if entry[1] not in moved]
-            heapq.heapify(self._heap)
-            for order in moved:
-                self._push(order)
-            self._arm()
+            self._reorder(moved)
+
+    def grow(self, places: int) -> None:
+        """There are ``places`` spare places now: failures that would not have landed may."""
+        moved = [order for order, source in self._spares if source.grow(places, self._env.now)]
+        if moved:
+            self._reorder(moved)
+
+    def _reorder(self, moved: list[int]) -> None:
+        """Put arrivals whose next hit has moved back in order."""
+        self._heap = [entry for entry in self._heap if entry[1] not in moved]
+        heapq.heapify(self._heap)
+        for order in moved:
+            self._push(order)
+        self._arm()
 
     def _push(self, order: int) -> None:
         time_s = self._arrivals[order].next_s
