@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from clustersim.calibrate.linear import fitted
+from clustersim.calibrate.linear import Fit, fitted
 from clustersim.calibrate.ranges import fit_curve
 from clustersim.calibrate.records import Measurements
 from clustersim.errors import InputError, Problem
@@ -170,21 +170,31 @@ def fit_surface(op: str, precision: str, points: Iterable[tuple[dict[str, float]
     points = list(points)
     if op.endswith("-windowed") and len({round(x["pairs"] / x["length"] ** 2, 3) for x, _ in points}) == 1:
         raise ValueError("needs windows of two shares of the length at least: one does not tell pairs from the square")
-    made = [(TERMS[op](sizes), sizes, seconds) for sizes, seconds in points]
-    made.sort(key=lambda item: (sum(item[0].values()), sorted(item[1].items())))
-    if not made:
+    if not points:
         raise ValueError("no points")
-    names = list(made[0][0])
-    fit = fitted([[terms[name] for name in names] for terms, _, _ in made], [seconds for _, _, seconds in made])
-    measured = {size: (min(s[size] for _, s, _ in made), max(s[size] for _, s, _ in made)) for size in made[0][1]}
+    points.sort(key=lambda item: (sum(TERMS[op](item[0]).values()), sorted(item[0].items())))
+    fits = [(_fit_terms(op, points, block), block) for block in (BLOCKS if op.startswith("attention") else (0.0,))]
+    (names, fit), block = min(fits, key=lambda item: item[0][1].quality.residual)  # the smallest block of equals
+    measured = {size: (min(x[size] for x, _ in points), max(x[size] for x, _ in points)) for size in points[0][0]}
     return Surface(
         op=op,
         precision=precision,
+        block=block,
         terms={name: float(value) for name, value in zip(names, fit.coefficients, strict=True)},
         ci95={name: (float(a), float(b)) for name, a, b in zip(names, fit.low, fit.high, strict=True)},
         measured=measured,
         quality=fit.quality,
     )
+
+
+BLOCKS = (0.0, 64.0, 128.0, 256.0, 512.0)
+"""Queries that attention kernels take at a time: 64 and 128 on GPUs, up to 512 on CPUs."""
+
+
+def _fit_terms(op: str, points: Sequence[tuple[dict[str, float], float]], block: float) -> tuple[list[str], Fit]:
+    made = [TERMS[op]({**sizes, "block": block}) for sizes, _ in points]
+    names = list(made[0])
+    return names, fitted([[terms[name] for name in names] for terms in made], [seconds for _, seconds in points])
 
 
 _NOT_IN_NAME = ("bytes", "group", "place", "beside", "precision")

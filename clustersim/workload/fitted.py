@@ -26,9 +26,15 @@ def _gemm(x: Sizes) -> dict[str, float]:
     return {"call": 1.0, "flop": 2 * m * n * k * batch, "results": m * n * batch, "operands": (m * k + k * n) * batch}
 
 
+def _covered(x: Sizes, edges: int) -> float:
+    """Pairs of one sequence that a kernel computes which takes ``block`` queries at a time: of the blocks on each edge of
+    the mask the half outside as well, at most the square."""
+    return min(x["length"] ** 2, x["pairs"] + edges * x["length"] * x.get("block", 0.0) / 2)
+
+
 def _attention(x: Sizes) -> dict[str, float]:
     heads = x["sequences"] * x["heads"]
-    pairs = heads * x["pairs"]
+    pairs = heads * _covered(x, 1)
     return {"call": 1.0, "flop": 4 * pairs * x["head_dim"], "pairs": pairs, "rows": heads * x["length"] * x["head_dim"]}
 
 
@@ -36,7 +42,7 @@ def _windowed(x: Sizes) -> dict[str, float]:
     """A kernel that skips what lies outside the window pays for its pairs, one that is given a mask for the square."""
     heads = x["sequences"] * x["heads"]
     square = heads * x["length"] ** 2
-    return {"call": 1.0, "flop": 4 * heads * x["pairs"] * x["head_dim"], "square": 4 * square * x["head_dim"],
+    return {"call": 1.0, "flop": 4 * heads * _covered(x, 2) * x["head_dim"], "square": 4 * square * x["head_dim"],
             "scores": square, "rows": heads * x["length"] * x["head_dim"]}  # fmt: skip
 
 
@@ -89,13 +95,15 @@ class Surface(Block):
     """Seconds a unit of each term, at least 0."""
     ci95: dict[str, tuple[float, float]] = Field(default_factory=dict)
     """95 % bootstrap intervals of the coefficients."""
+    block: float = Field(default=0.0, ge=0)
+    """Queries that an attention kernel takes at a time (0: as if single ones)."""
     measured: dict[str, tuple[float, float]]
     """Smallest and largest value of each size that was measured."""
     quality: Quality
 
     def seconds(self, **sizes: float) -> float:
         """Seconds of the op at these sizes."""
-        made = TERMS[self.op](sizes)
+        made = TERMS[self.op]({**sizes, "block": self.block} if self.block else sizes)
         return sum(self.terms.get(name, 0.0) * value for name, value in made.items())
 
     def outside(self, **sizes: float) -> list[str]:

@@ -211,3 +211,35 @@ def test_records_with_a_window_make_a_surface_of_their_own() -> None:
     assert {item.op for item in profile.surfaces} == {"attention-forward", "attention-forward-windowed"}
     low, high = profile.surfaces[1].measured["pairs"]
     assert (low, high) == (512 * 32 - 32 * 32 / 2, 8192 * 2048 - 2048 * 2048 / 2)
+
+
+def blocked_points(block: float) -> list[tuple[dict[str, float], float]]:
+    """A kernel that takes ``block`` queries at a time: causal masks save nothing of the blocks on the diagonal."""
+    points = []
+    for length in (64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0):
+        for causal in (True, False):
+            for head_dim in (32.0, 64.0, 128.0):
+                sizes = {"sequences": 4.0, "heads": 4.0, "length": length, "head_dim": head_dim,
+                         "pairs": length * length / (2 if causal else 1)}  # fmt: skip
+                blocks = np.ceil(length / block)
+                kept = sum(min(length, (row + 1) * block) * (min(length, (row + 1) * block) - row * block) for row in range(int(blocks)))
+                pairs = kept if causal else length * length
+                points.append((sizes, 1e-5 + 64 * pairs * head_dim / 1e11))
+    return points
+
+
+@pytest.mark.parametrize("block", [128.0, 256.0, 512.0])
+def test_attention_finds_the_block_of_its_kernel(block: float) -> None:
+    """Counted block by block; the law's s²/2 + s·B/2 is the same sum wherever B divides s."""
+    points = blocked_points(block)
+    surface = fit_surface("attention-forward", "fp32", points)
+    assert surface.block == block
+    assert surface.quality.residual < 1e-6
+    longer = {"sequences": 4.0, "heads": 4.0, "length": 8192.0, "head_dim": 64.0, "pairs": 8192.0**2 / 2}
+    truth = 1e-5 + 64 * (8192.0**2 / 2 + 8192 * block / 2) * 64 / 1e11
+    assert surface.seconds(**longer) == pytest.approx(truth, rel=1e-6)
+
+
+def test_single_queries_need_no_block() -> None:
+    points = [(sizes, 1e-5 + 64 * sizes["pairs"] * sizes["head_dim"] / 1e11) for sizes, _ in blocked_points(64.0)]
+    assert fit_surface("attention-forward", "fp32", points).block == 0.0
