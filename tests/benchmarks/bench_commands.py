@@ -14,6 +14,8 @@ from tests.benchmarks.bench_pipeline import Result
 
 ROOT = Path(__file__).parents[2]
 MAIN = str(ROOT / "scenarios" / "llama3-405b-16k.yaml")
+FLEET = str(ROOT / "scenarios" / "cases" / "llama3-fleet.yaml")
+"""The same with lemons, recurrence, groups, stragglers and long repairs."""
 MILLION = ["cluster.nodes=131072", "cluster.spare_nodes=4096", "repair.crews=4096", "parallelism.dp=8192",
            "training.global_batch=131072", "training.duration=90 d"]  # fmt: skip
 """131,072 nodes (1,048,576 GPUs) for 90 days, spares and crews scaled with them."""
@@ -49,16 +51,24 @@ def bounded(name: str, taken: Spent, seconds: float, mebibytes: float) -> Iterat
     yield Result(f"{name}, peak memory", taken.mebibytes, "MiB", f"<= {mebibytes:g}", taken.mebibytes <= mebibytes)
 
 
+def more(scenario: str) -> tuple[float, float]:
+    """Replicas a CPU second beyond the first 50, and MiB that 200 more of them add."""
+    few = median(1, "run", scenario, "--workers", "1", "--replicas", "50", "--json")
+    many = median(1, "run", scenario, "--workers", "1", "--replicas", "250", "--json")
+    return 200 / max(1e-9, many.seconds - few.seconds), many.mebibytes - few.mebibytes
+
+
 def results() -> Iterator[Result]:
     """All measurements."""
     yield from bounded("clustersim --help", median(5, "--help"), 0.3, 100)
     yield from bounded("run, main scenario, 20 replicas", median(3, "run", MAIN, "--workers", "1"), 3.0, 512)
-    few = median(1, "run", MAIN, "--workers", "1", "--replicas", "50", "--json")
-    many = median(1, "run", MAIN, "--workers", "1", "--replicas", "250", "--json")
-    rate = 200 / max(1e-9, many.seconds - few.seconds)
+    rate, growth = more(MAIN)
     yield Result("run, main scenario, replicas a CPU second", rate, "1/s", ">= 40", rate >= 40)
-    growth = many.mebibytes - few.mebibytes
     yield Result("memory added by 200 more replicas", growth, "MiB", "<= 5", growth <= 5)
     options = [word for change in MILLION for word in ("--set", change)]
     taken = median(1, "run", MAIN, *options, "--replicas", "1", "--json")
     yield from bounded("run, 1,048,576 GPUs for 90 days, one replica", taken, 10.0, 1024)
+    rate, _ = more(FLEET)
+    yield Result("run, correlated failures and stragglers, replicas a CPU second", rate, "1/s", ">= 20", rate >= 20)
+    taken = median(1, "run", FLEET, *options, "--replicas", "1", "--json")
+    yield from bounded("run, 1,048,576 GPUs for 90 days, correlated failures and stragglers", taken, 20.0, 1024)
