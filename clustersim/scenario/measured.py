@@ -20,6 +20,8 @@ from clustersim.workload.fitted import MeasuredCurve
 from clustersim.workload.profile import Profile, Use
 
 ASYNC = ("async", "dcp-async")
+WORST = 0.5
+"""Relative error beyond which a curve is for reading only: its law is not that of the measurement (a cache, a busy disk)."""
 _SET_BY = {"planning": "stall", "copy_bandwidth": "stall", "writer_bandwidth": "persist"}
 """Keys of an engine that have no effect where the scenario states another one."""
 
@@ -83,7 +85,7 @@ def measured_values(profile: Profile, engine: str | None) -> list[Value]:
 
 def _line(profile: Profile, op: str) -> Line | None:
     curve = profile.curve(op)
-    return None if curve is None else Line.of(curve)
+    return None if curve is None or curve.quality.uncertainty > WORST else Line.of(curve)
 
 
 def _rate(path: str, line: Line | None, said: str) -> list[Value]:
@@ -130,7 +132,7 @@ def _asynchronous(profile: Profile) -> list[Value]:
 
 
 def _synchronous(profile: Profile) -> list[Value]:
-    op = "dcp-save" if profile.curve("checkpoint-dcp-save") is not None else "torch-save"
+    op = "dcp-save" if _line(profile, "checkpoint-dcp-save") is not None else "torch-save"
     save = _line(profile, f"checkpoint-{op}")
     if save is None or profile.files_on != "shared":
         return _loads(profile)

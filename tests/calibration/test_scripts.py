@@ -131,6 +131,7 @@ def test_saves_that_were_measured_reach_a_scenario(tmp_path: Path) -> None:
     from calibration.__main__ import main
     from clustersim.cli.main import guarded
     from clustersim.scenario.load import load as scenario_of
+    from clustersim.scenario.measured import measured_values
 
     out, profile = tmp_path / "m", tmp_path / "mine.yaml"
     assert main(["storage", "checkpoint", "copy", "-o", str(out), "--device", "cpu", "--quick", "--budget", "60 s"]) == 0
@@ -142,11 +143,14 @@ def test_saves_that_were_measured_reach_a_scenario(tmp_path: Path) -> None:
         "checkpoint: {engine: async, interval: 10 min}\n")  # fmt: skip
     scenario = scenario_of(str(tmp_path / "job.yaml"))
     assert scenario.calibration is not None
-    assert {"cluster.node.pinned_bandwidth_per_gpu", "checkpoint.planning"} <= set(scenario.calibration.used_for)
-    curve = scenario.calibration.curve("checkpoint-dcp-async-blocking")
-    assert curve is not None
-    assert scenario.checkpoint.planning >= curve.ranges[-1].latency
-    assert scenario.calibration.used_for["cluster.node.pinned_bandwidth_per_gpu"].instead_of == "46.8 GB/s"
+    found = {item.path: item for item in measured_values(scenario.calibration, "async")}
+    assert set(scenario.calibration.used_for) == set(found)  # on a busy machine some curves are too wild to be used
+    names = [f"checkpoint-dcp-{name}" for name in ("async-blocking", "async-lost", "async-durable", "save", "load")]
+    assert all(scenario.calibration.curve(op) for op in (*names, "storage-write", "copy-host pinned=False"))
+    if "checkpoint.planning" in found:
+        assert scenario.checkpoint.planning == pytest.approx(found["checkpoint.planning"].value)
+    if "cluster.node.pinned_bandwidth_per_gpu" in found:
+        assert scenario.calibration.used_for["cluster.node.pinned_bandwidth_per_gpu"].instead_of == "46.8 GB/s"
 
 
 @pytest.mark.prove

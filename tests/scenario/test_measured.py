@@ -177,6 +177,15 @@ def test_a_file_names_the_profile_and_its_mistakes_stay_where_they_are(tmp_path:
         load(str(tmp_path / "job.yaml"))
 
 
+def test_a_curve_that_misses_its_own_points_is_for_reading_only() -> None:
+    wild = curve("d2h pinned=True", 1e-5, 1e9)
+    wild["quality"]["residual"] = 0.6
+    scenario = job(calibration={"name": "wild", "curves": [wild]})
+    assert scenario.cluster.node.device_to_host == pytest.approx(46.8e9)
+    assert scenario.calibration is not None
+    assert scenario.calibration.used_for == {}
+
+
 def test_nothing_is_made_up() -> None:
     assert measured_values(Profile(), "async") == []
     no_bytes = curve("d2h pinned=True", 1e-5, 1e9)
