@@ -21,7 +21,6 @@ from clustersim.cli.options import (
 from clustersim.cli.study_options import Limit, Until, executor_of, target_of
 from clustersim.cli.talk import Talk, print_json, say, to_json
 from clustersim.errors import InputError, NegativeAnswer, Problem
-from clustersim.shown import cut
 
 if TYPE_CHECKING:
     from clustersim.study.comparison import Comparison
@@ -45,7 +44,6 @@ def command(
     """Run each scenario on the same failures; say which is better, or that the data do not decide."""
     from clustersim.cli.scenarios import load_all
     from clustersim.report.documents import checkpoint_document, recovery_document
-    from clustersim.report.summary import recovery_lines
     from clustersim.study.comparison import compare
 
     if len(scenarios) < 2:
@@ -70,13 +68,14 @@ def command(
     else:
         from clustersim.report.engines import differ_in_saving, engines_text
         from clustersim.report.study_text import comparison_text
+        from clustersim.report.ways_back import strategies_text
 
         say(comparison_text(found))
         if differ_in_saving(loaded):
             say(f"\n{engines_text(found.to_dict()['scenarios'], saving)}\n")
-        for label, told in zip(found.to_dict()["scenarios"], recovery, strict=True):
-            for line in recovery_lines(told):
-                say(line.replace("recovery        ", f"{cut(label, 60)}: ", 1) if "recovery" in line else line)
+        document = found.to_dict()
+        back = strategies_text(document["scenarios"], recovery, document["runs"])
+        say(f"\n{back}" if back else "")
     failed = [outcome.label for outcome in found.outcomes if outcome.error is not None]
     if failed:
         raise NegativeAnswer(f"not simulated: {', '.join(failed)}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import textwrap
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -70,8 +71,9 @@ def comparison_text(found: Comparison) -> str:
     header = ["scenario", *(title for _, title, _ in _COLUMNS)]
     count = max((sum(r is not None for r in outcome.replicas) for outcome in found.outcomes), default=0)
     told = found.sentences() if count != 1 else ["One replica each does not tell design from luck: give --replicas 2 or more."]
+    told = [textwrap.fill(sentence, 80, subsequent_indent="  ", break_long_words=False) for sentence in told]
     parts = [table(header, _lines(found.outcomes)), *_errors(found.outcomes), "", *told, "",
-             f"{count} replica{'s' * (count != 1)} each under seed {found.seed}, the same failures for all; "
+             f"{count} replica{'s' * (count != 1)} each under seed {found.seed}, the same failures for all;\n"
              "± is half a 95 % interval"]  # fmt: skip
     return "\n".join(parts)
 

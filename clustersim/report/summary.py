@@ -72,7 +72,9 @@ def _interruptions(run: Json) -> str:
     # they are few.
     count, wall_s = mean(run["interruptions"]), mean(run["wall_s"])
     every = f", one every {duration(wall_s / count)}" if count and wall_s else ""
-    return f"  interruptions   {number(run['interruptions'])}{every}; {duration(mean(run['lost_work_s']))} done twice"
+    lost = mean(run.get("steps_lost"))
+    twice = duration(mean(run["lost_work_s"])) + ("" if lost is None else f" ({lost:,.0f} steps)")
+    return f"  interruptions   {number(run['interruptions'])}{every}; {twice} done twice"
 
 
 def _checkpoints(saves: Json | None) -> list[str]:
@@ -91,24 +93,42 @@ def _checkpoints(saves: Json | None) -> list[str]:
 
 
 def recovery_lines(told: Json | None) -> list[str]:
-    """How the strategy comes back, what it holds ready, and the interval that suits it."""
+    """How the strategy comes back, stage by stage, what it holds ready and sends, and the interval that suits it."""
     if not told or not told["ways"]:
         return []
-    ways = [f"{way['path']} {duration(way['total_s'])} ({way['share']:.0%})" for way in told["ways"][:3]]
-    lines = [f"  recovery        {told['strategy']}: {', '.join(ways)} after detection"]
-    cold = told.get("cold_spare_nodes")
-    held = [f"{told['spare_nodes']} spare nodes" + (f", {cold} more that are off" if cold else "")]
+    lines = [f"  recovery        {told['strategy']}; after detection, mean of each way back:"]
+    lines += [f"                  {way_line(way)}" for way in told["ways"][:3]]
+    lines.append(f"                  {'; '.join(_held(told))}")
+    if told["best_interval_s"]:
+        lines.append(f"                  saves every {duration(told['best_interval_s'])} would suit it")
+    return lines
+
+
+def way_line(way: Json) -> str:
+    """One way back: its share of the failures, its length, its stages."""
+    stages = ", ".join(_together(f"{name} {duration(seconds)}") for name, seconds in way["stages_s"].items())
+    keeps = ", loses one step" if way["keeps_state"] else ""
+    return f"{way['path']} {duration(way['total_s'])} ({way['share']:.0%} of failures{keeps}): {stages or 'no stage'}"
+
+
+def _together(words: str) -> str:
+    """Words that ``wrapped`` leaves on one line."""
+    return words.replace(" ", "\u00a0")
+
+
+def _held(told: Json) -> list[str]:
+    """What a strategy holds ready, and what it sends."""
+    spares, cold = told["spare_nodes"], told.get("cold_spare_nodes")
+    held = [f"{spares} spare node{'s' * (spares != 1)}" + (f", {cold} more that are off" if cold else "")]
     if told["extra_memory_bytes_per_node"]:
         held.append(f"{short(told['extra_memory_bytes_per_node'])}B of memory a node")
     if told["network_bytes_per_node_per_step"]:
         held.append(f"{short(told['network_bytes_per_node_per_step'])}B a node sent each step")
-    best = told["best_interval_s"]
-    keeps = f"; {told['kept_share']:.0%} of the failures lose one step" if told["kept_share"] else ""
-    lines.append(
-        f"                  {', '.join(held)}{keeps}"
-        + (f"; saves every {duration(best)} would suit it" if best else "")
-    )
-    return lines
+    if told["network_bytes_per_recovery"]:
+        held.append(f"{short(told['network_bytes_per_recovery'])}B sent in a recovery")
+    if told["step_overhead_s"]:
+        held.append(f"{duration(told['step_overhead_s'])} added to each step")
+    return held
 
 
 def _headline(scenario: Scenario, run: Json, given_up: int) -> list[str]:
@@ -243,12 +263,13 @@ def _breakdown(step: Json) -> list[str]:
 def wrapped(line: str) -> list[str]:
     """``line`` in lines of at most 80 columns, continued under its text."""
     if len(line) <= WIDTH:
-        return [line]
+        return [line.replace("\u00a0", " ")]
     import textwrap
 
     indent = len(line) - len(line.lstrip())
     hang = " " * (18 if line.startswith("  ") and not line.startswith("    ") else indent)
-    return textwrap.wrap(line, WIDTH, subsequent_indent=hang, drop_whitespace=True, break_long_words=False)
+    lines = textwrap.wrap(line, WIDTH, subsequent_indent=hang, drop_whitespace=True, break_long_words=False)
+    return [each.replace("\u00a0", " ") for each in lines]
 
 
 def mean(item: Json | None) -> float | None:

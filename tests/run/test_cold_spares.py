@@ -121,7 +121,7 @@ def test_cold_spares_need_a_power_up() -> None:
 def test_the_outlook_tells_warm_from_cold() -> None:
     told = outlook(Prepared(scenario({"spare_nodes": 1, "cold_spare_nodes": 3, "power_up": 600.0}), 10.0))
     assert (told["spare_nodes"], told["cold_spare_nodes"]) == (1, 3)
-    assert "1 spare nodes, 3 more that are off" in " ".join(recovery_lines(told))
+    assert "1 spare node, 3 more that are off" in " ".join(recovery_lines(told))
 
 
 def test_no_reserve_costs_nothing() -> None:
