@@ -106,7 +106,8 @@ def _attention(context: Context, key: dict[str, Any], when: str, dtype: torch.dt
 
 def memory_points(context: Context) -> Iterator[Point]:
     """Memory-bound ops by the bytes they must move; the optimizer fused and not."""
-    counts = [2**14, 2**17, 2**20] if context.quick else [2**p for p in range(12, 27 if context.device.is_gpu else 24, 2)]
+    fine = range(12, 27, 2) if context.device.is_gpu else range(12, 25)  # on a CPU, through several caches
+    counts = [2**14, 2**17, 2**20] if context.quick else [2**p for p in fine]
     precision, dtype = next(iter(context.device.precisions(context.quick).items()))
     width = torch.empty((), dtype=dtype).element_size()
     for op, factor in MEMORY_OPS.items():
