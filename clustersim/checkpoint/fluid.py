@@ -180,10 +180,11 @@ class Shop:
         behind = [move for move in self.moves if not move.transfer.blocking and not move.transfer.beside]
         sides = [move for move in self.moves if move.transfer.beside]
         overlap = self.depth > 1 and math.fsum(move.alone_s for move in behind) > train_s
-        if overlap and any(move.transfer.streams for move in behind):
+        streams = any(move.transfer.streams for move in behind)
+        if overlap and streams:
             return True
         groups = [behind] * (self.depth if overlap and not self.queued else 1) + [[side] for side in sides]
-        groups += [blocking] if overlap or any(side.alone_s > train_s for side in sides) else []
+        groups += [blocking] if overlap or streams or any(side.alone_s > train_s for side in sides) else []
         return any(self._over(name, groups) for name in self.capacity)
 
     def _over(self, resource: str, groups: Sequence[Sequence[Move]]) -> bool:

@@ -1,16 +1,21 @@
 """The lanes of a save: its blocking moves, those behind them, and each that is made beside; and how far each has come.
 
 The moves of a lane follow one another. A lane of blocking moves starts with the save; the others start when it has ended
-(one that streams: with its last move), and may have to wait for lanes of earlier saves.
+(one that streams: with its last move). The lane behind waits for that of the save before it, where saves queue; what is to
+be made beside is left out while the same of an earlier save is under way.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from clustersim.checkpoint.fluid import Move
 from clustersim.checkpoint.tiers import Tier
+
+EDGE_S = 1e-6
+"""What ends so soon is waited for by what is beside, where it would be left out: rounding of the clock."""
 
 
 class Place(NamedTuple):
@@ -89,6 +94,14 @@ class Lanes(NamedTuple):
         return Place(0, min(first.fixed_s, flown + first.fixed_s - since_s), left)
 
 
+def rest_s(moves: Sequence[Move], place: Place) -> float:
+    """Seconds that are left of a lane if each move takes what it takes alone."""
+    if place.at == len(moves):
+        return 0.0
+    rest = place.fixed_s + place.left * moves[place.at].flow_s
+    return rest + math.fsum(move.alone_s for move in moves[place.at + 1 :])
+
+
 def begin(moves: Sequence[Move], at: int) -> Place:
     """A lane that begins move ``at``."""
     return Place(at, moves[at].fixed_s, 1.0) if at < len(moves) else Place(at, 0.0, 0.0)
@@ -108,4 +121,4 @@ def along(moves: Sequence[Move], elapsed_s: float) -> Place:
     return Place(at, max(0.0, fixed - elapsed_s), left)
 
 
-__all__ = ["Lanes", "Place", "Places", "along", "begin"]
+__all__ = ["Lanes", "Place", "Places", "along", "begin", "rest_s"]

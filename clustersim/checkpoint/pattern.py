@@ -140,13 +140,24 @@ def make_leg(every: Every, pace: Pace, save: Outlay, busy_s: float, when_busy: s
     steps = every.steps or steps_for(every.seconds or 0.0, slow, pace)
     if when_busy == "wait":
         steps = max(steps, held)
-    elif when_busy == "skip" and training_time(steps, slow, pace) < slot_s * (1 - 1e-9):
-        times = whole(slot_s / training_time(steps, slow, pace))
-        steps = every.steps * times if every.steps else steps_for((every.seconds or 0.0) * times, slow, pace)
-        steps = max(steps, held)
+    elif when_busy == "skip" and steps < held:
+        steps = _due_after(every, pace, slow, held)
     slow, train = min(slow, steps), training_time(steps, slow, pace)
     wait = max(0.0, slot_s - train) if when_busy == "block" else 0.0
     return Leg(steps, slow, train, wait + save.stall_s, wait)
+
+
+def _due_after(every: Every, pace: Pace, slow: int, held: int) -> int:
+    """Steps until a save falls due that are ``held`` or more: those that fall due before are left out."""
+    if every.steps:
+        return every.steps * -(-held // every.steps)
+    seconds = every.seconds or 0.0
+    if seconds <= pace.step_s:
+        return held
+    times = max(1, int(training_time(held - 1, slow, pace) / seconds))
+    while (steps := steps_for(times * seconds, slow, pace)) < held:
+        times += 1
+    return steps
 
 
 class Pattern:

@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from clustersim.checkpoint.fluid import Move, Shop, max_min
-from clustersim.checkpoint.lanes import Lanes, Place, Places, begin
+from clustersim.checkpoint.lanes import EDGE_S, Lanes, Place, Places, begin, rest_s
 from clustersim.checkpoint.tiers import Tier
 
 Key = tuple[tuple[int, ...], ...]
 
-EDGE_S = 1e-9
-"""What ends so little after the end of a leg has ended with it: rounding."""
+ROUNDING_S = 1e-9
+"""What ends so little after the end of a leg has ended with it."""
 
 
 class _Lane:
@@ -36,6 +36,10 @@ class _Lane:
         return self.gate is None or self.gate.done
 
     @property
+    def started(self) -> bool:
+        return self.place != begin(self.moves, 0)
+
+    @property
     def place(self) -> Place:
         return Place(self.at, self.fixed_s, self.left)
 
@@ -43,10 +47,12 @@ class _Lane:
 class Under:
     """A save under way: the one at the end of leg ``leg``."""
 
-    __slots__ = ("back", "block", "leg", "sides", "streams")
+    __slots__ = ("back", "begun", "block", "leg", "sides", "streams")
 
     def __init__(self, leg: int, lanes: Lanes, places: Places) -> None:
         self.leg, self.streams = leg, lanes.streams
+        self.begun = False
+        """Whether what is beside has begun, or has been left out."""
         self.block, self.back = _Lane(lanes.block, places.block), _Lane(lanes.back, places.back)
         self.sides = [_Lane((move,), place, True) for move, place in zip(lanes.sides, places.sides, strict=True)]
 
@@ -65,6 +71,13 @@ class Under:
         yield self.block
         yield self.back
         yield from self.sides
+
+    def begin(self) -> None:
+        """Training goes on: what is to be made beside begins, unless the one before it is still under way."""
+        self.begun = True
+        for side in self.sides:
+            if side.gate is not None and rest_s(side.gate.moves, side.gate.place) > EDGE_S and not side.started:
+                side.at, side.fixed_s, side.left = len(side.moves), 0.0, 0.0
 
     def moving(self) -> Iterator[tuple[_Lane, bool]]:
         """The lanes that move, and whether their bytes flow (or a fixed time passes)."""
@@ -107,7 +120,7 @@ class Play:
         twin = Play(self._shop, self._lanes)
         twin.now = self.now
         for save in self.under:
-            twin.add(save.leg, self._lanes_like(save), save.places)
+            twin.add(save.leg, self._lanes_like(save), save.places).begun = save.begun
         return twin
 
     def _lanes_like(self, save: Under) -> Lanes:
@@ -166,7 +179,7 @@ class Play:
         rates = dict(zip(map(id, flowing), max_min(demands, self._shop.capacity), strict=True))
         waits = [self._left_s(lane, flows, rates) for lane, flows in moving]
         first = min(waits, default=math.inf)
-        if first > most_s + EDGE_S:
+        if first > most_s + ROUNDING_S:
             for (lane, flows), wait in zip(moving, waits, strict=True):
                 self._pass(lane, flows, most_s, wait)
             return None
@@ -196,6 +209,8 @@ class Play:
         while again:
             again = False
             for save in self.under:
+                if save.block.done and not save.begun:
+                    save.begin()
                 for lane, flows in list(save.moving()):
                     ready = not (save.streams and lane is save.back and lane.at == 0) or save.block.done
                     if lane.left <= 0.0 and lane.fixed_s <= 0.0 and ready:

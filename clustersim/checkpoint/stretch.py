@@ -183,7 +183,7 @@ class Stretch:
         """The ``keep`` newest copies on a tier, oldest first."""
         found: list[Copy] = []
         newest = leg - (self.number + leg + 1) % stride
-        for save in range(newest, -2 if self.flying else -1, -stride):
+        for save in range(newest, -1 - self.flying, -stride):
             durable, serial = self._durable_s(save, tier), self.serial + save + 1
             if durable > time_s or (luck is not None and luck.fails(serial)):
                 continue

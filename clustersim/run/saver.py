@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 
 import simpy
 
 from clustersim.checkpoint.fluid import Move
-from clustersim.checkpoint.lanes import Lanes, Place, Places, begin
+from clustersim.checkpoint.lanes import EDGE_S, Lanes, Place, Places, begin, rest_s
 from clustersim.checkpoint.tiers import Tier
 from clustersim.run.clock import at
 from clustersim.run.resources import Resources
@@ -27,12 +28,12 @@ class Start:
     Attributes:
         places: how far its lanes are; None: it begins.
         after: what the lane behind waits for; None: nothing.
-        behind: what the moves beside it wait for, by tier.
+        behind: by tier, the save whose move beside is still under way: it is not made again meanwhile.
     """
 
     places: Places | None = None
     after: simpy.Event | None = None
-    behind: dict[Tier, simpy.Event] = field(default_factory=dict)
+    behind: dict[Tier, Saver] = field(default_factory=dict)
 
 
 class _Lane:
@@ -113,6 +114,11 @@ class Saver:
         """What is still being made beside, by tier."""
         return {tier: event for tier, event in self.sides.items() if not event.triggered}
 
+    def beside_s(self, tier: Tier | None) -> float:
+        """What is left of what is made beside on a tier, alone, seconds."""
+        lanes = [lane for lane in self._aside if lane.moves[0].transfer.tier == tier]
+        return max((rest_s(lane.moves, self._place(lane)) for lane in lanes), default=0.0)
+
     @property
     def over(self) -> bool:
         """Nothing is left to do."""
@@ -173,8 +179,13 @@ class Saver:
         """The blocking moves have ended."""
         self.unblocked.succeed()
         for lane in self._aside:
-            tier = lane.moves[0].transfer.tier
-            self._wait(self._start.behind.get(tier) if tier else None, lambda lane=lane: self._begin(lane))  # type: ignore[misc]
+            older = self._start.behind.get(lane.moves[0].transfer.tier or Tier.SHARED)
+            if older is None or Place(lane.at, lane.fixed_s, lane.left) != begin(lane.moves, 0):
+                self._begin(lane)
+            elif older.beside_s(lane.moves[0].transfer.tier) > EDGE_S:
+                lane.then()  # left out
+            else:
+                self._wait(older.open_sides.get(lane.moves[0].transfer.tier or Tier.SHARED), partial(self._begin, lane))
         self._begin_back()
         if self._streams and self._back.at == 0 and self._back.left == 0.0:
             self._finish(self._back)

@@ -148,7 +148,7 @@ class Walk:
             trainer.log.add(Entry(trainer.env.now, "save_durable", tier.value, step))
 
         flying = self.flying if prepared.shop.queued else []
-        behind = {tier: event for saver in self.savers for tier, event in saver.open_sides.items()}
+        behind = {tier: saver for saver in self.savers for tier in saver.open_sides}
         start = Start(places, flying[-1].ended if flying else None, behind)
         return Saver(trainer.env, trainer.storage, prepared.lanes_of(number), trainer.nodes, step, durable, start,
                      serial)  # fmt: skip

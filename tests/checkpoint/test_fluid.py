@@ -81,7 +81,7 @@ def play(
 
     def begin(index: int) -> simpy.events.ProcessGenerator:
         yield env.timeout(starts[index])
-        behind = {tier: event for saver in savers for tier, event in saver.open_sides.items()}
+        behind = {tier: saver for saver in savers for tier in saver.open_sides}
         flying = [saver.ended for saver in savers if not saver.ended.triggered] if queued else []
         saver = Saver(env, resources, job.lanes_of(0), cluster.nodes, index,
                       lambda tier: durable[index].setdefault(tier, env.now),
@@ -105,14 +105,28 @@ def test_bytes_are_conserved_by_resource(kind: str, starts: list[float], queued:
     keys = {"uplink": uplink, "copy_bandwidth": copies, "snapshots": 5, "staging": None}
     job = Prepared(scenario(kind, **keys).replace({
         "cluster.node.host_memory_bandwidth": memory, "cluster.node.nic_bandwidth": 1e6}), 1.0)  # fmt: skip
-    durable, _, resources = play(job, sorted(starts), queued)
+    durable, unblocked, resources = play(job, sorted(starts), queued)
+    made = {tier: sum(tier in found for found in durable) for tier in Tier}  # an upload beside one that goes on is left out
+    times = [made[m.transfer.tier] if m.transfer.beside and m.transfer.tier else len(starts) for m in job.shop.moves]
+    assert all(count >= 1 for count in times)
     for name, capacity in job.shop.capacity.items():
-        moved = math.fsum(move.size * move.demand.uses.get(name, 0.0) for move in job.shop.moves if move.demand)
-        assert resources.carried[name] == pytest.approx(len(starts) * moved, rel=1e-9, abs=1e-6)
-        last = max((time for found in durable for time in found.values()), default=0.0)
+        moved = math.fsum(count * move.size * move.demand.uses.get(name, 0.0)
+                          for count, move in zip(times, job.shop.moves, strict=True) if move.demand)  # fmt: skip
+        assert resources.carried[name] == pytest.approx(moved, rel=1e-9, abs=1e-6)
+        last = max(*unblocked, 0.0, *(time for found in durable for time in found.values()))
         assert resources.carried[name] <= capacity * max(last - min(starts), 0.0) * (1 + 1e-9) + 1e-6
-    written = math.fsum(m.transfer.bytes for m in job.shop.moves if m.transfer.channel == "storage")
-    assert resources.moved["write"] == pytest.approx(len(starts) * written)
+    written = math.fsum(count * m.transfer.bytes for count, m in zip(times, job.shop.moves, strict=True)
+                        if m.transfer.channel == "storage")  # fmt: skip
+    assert resources.moved["write"] == pytest.approx(written)
+
+
+def test_an_upload_is_left_out_while_the_one_before_it_goes_on() -> None:
+    # 160 GB at 16 GB/s: 10 s. Saves at 0, 4, 8 and 12 s: the first is uploaded, then the one at 12 s.
+    job = made("transom", interval={"steps": 10}, persist_every=1)
+    durable, _, _ = play(job, [0.0, 4.0, 8.0, 12.0])
+    assert [Tier.SHARED in found for found in durable] == [True, False, False, True]
+    assert durable[3][Tier.SHARED] == pytest.approx(12.0 + 0.5 + 10.0)
+    assert all(Tier.PEER in found for found in durable)
 
 
 def slow_copies(**keys: Any) -> Prepared:

@@ -27,7 +27,7 @@ MEETING: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "streams behind each other": ("datastates", {"staging": None, "snapshots": 3, "copy_bandwidth": 400e3}, {}),
     "streams at once": ("datastates", {"staging": None, "snapshots": 2, "queued": False, "interference": 0.25}, {}),
     "disks at once": ("gockpt", {"target": "disk", "snapshots": 2, "queued": False}, {"cluster.node.local_disk_write": 100e3}),
-    "uploads that wait": ("just-in-time", {"base_every": 4, "interval": {"steps": 1}}, {}),
+    "uploads left out": ("just-in-time", {"base_every": 4, "interval": {"steps": 1}}, {}),
     "peers beside uploads": ("gemini", {"uplink": "training"}, {"cluster.node.nic_bandwidth": 250e3}),
     "peers beside uploads, slower": ("transom", {"uplink": "training", "slowdown": 1.25}, {"cluster.node.nic_bandwidth": 1e6}),
     "bases beside uploads": ("tiercheck", {"uplink": "training"}, {"cluster.node.nic_bandwidth": 250e3}),
@@ -90,6 +90,15 @@ def test_any_engine_with_any_depth(kind: str, depth: int, steps: int, queued: bo
     same(run(made), run(made, jump=False))
 
 
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(["async", "checkfreq", "datastates", "gockpt", "megascale", "transom"]), st.floats(0.4, 9.0),
+       st.floats(0.4, 3.0), st.integers(1, 3), st.sampled_from([1.0, 1.25, 1.5]))  # fmt: skip
+def test_saves_are_left_out_at_any_interval(kind: str, interval: float, step: float, depth: int, slowdown: float) -> None:
+    # An interval that is no whole number of steps: the saves that fall due meanwhile are counted in time, not in steps.
+    made = scenario(kind, steps=60, snapshots=depth, staging=None, interval=interval, when_busy="skip", slowdown=slowdown)
+    same(*(Job(Prepared(made, step, jump=jump), 0, 0).run() for jump in (True, False)))
+
+
 def counted(made: Scenario, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
     """A run, and the events that it took."""
     events = 0
@@ -140,3 +149,11 @@ def test_a_stretch_that_is_joined_knows_the_saves_before_it() -> None:
             else:
                 assert joined.durable_s(save, tier) == pytest.approx(durable)
         assert 500 + joined.steps_before(save) == whole.steps_before(leg + save) + steps
+    for tier, _ in pattern.tiers:  # copies of saves before it count from the moment at which they become durable
+        waiting = [save for save in range(-joined.flying, 0) if joined.durable_s(save, tier) is not None]
+        for save in waiting:
+            durable = joined.durable_s(save, tier)
+            assert durable is not None
+            newest = joined.copies(durable + 1e-6, joined.locate(durable + 1e-6).leg)[-1]
+            assert (newest.step, newest.durable_s) == (500 + joined.steps_before(save + 1), pytest.approx(durable))
+        assert waiting
