@@ -55,7 +55,20 @@ def verdict(memory: Memory, report: MemoryReport) -> str:
     others = f"; {over} of {len(report.stages)} ranks are over" if over > 1 else ""
     return (
         f"does not fit: {where} needs {gib(rank.total)}, {rank.total - limit:,.0f} bytes ({gib(rank.total - limit)}) more "
-        f"than the {gib(limit)} of its GPU{others}. Largest: {contributors(rank)}, {report.when}. {_advice(memory)}"
+        f"than the {gib(limit)} of its GPU{others}. Largest: {contributors(rank)}, {report.when}. "
+        f"{_near(report)}{_advice(memory)}"
+    )
+
+
+def _near(report: MemoryReport) -> str:
+    """A word where all ranks would fit if the allocator lost nothing to fragmentation."""
+    pairs = zip(report.stages, report.limits, strict=True)
+    if any(stage.total - stage.fragmentation > limit for stage, limit in pairs):
+        return ""
+    lost = gib(report.stages[report.peak_rank].fragmentation)
+    return (
+        f"It is over only by a part of what its allocator usually loses to fragmentation ({lost}): near the limit some of that "
+        "comes back, so that such a job may start. "
     )
 
 

@@ -242,6 +242,16 @@ def test_verdict_names_rank_bytes_and_remedies_that_work() -> None:
     assert verdict(fitting, fitting.report()).startswith("fits: ")
 
 
+def test_verdict_tells_when_fragmentation_alone_is_too_much() -> None:
+    memory = job("llama3-8b", dp=8, limit=80e9)
+    rank = memory.report().stages[0]
+    for limit, alone in ((rank.total - rank.fragmentation, True), (rank.total - rank.fragmentation - 1.0, False)):
+        small = replace(memory, limits=(limit,))
+        text = verdict(small, small.report())
+        assert text.startswith("does not fit: ")
+        assert ("usually loses to fragmentation" in text) == alone
+
+
 def test_verdict_where_no_single_change_helps() -> None:
     memory = job("llama3-70b", dp=2, limit=80e9)
     assert "No single change is enough" in verdict(memory, memory.report())
