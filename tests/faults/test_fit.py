@@ -214,3 +214,33 @@ def test_negative_binomial_by_its_moments() -> None:
     assert high - low == pytest.approx(2 * 1.96 * math.sqrt(drawn.var() / 20000), rel=0.1)
     assert dispersion == pytest.approx(0.5, rel=0.2)
     assert negative_binomial(np.zeros(50))[0] == 0.0
+
+
+def hard_log(number: int) -> FaultLog:
+    """A short log with what real ones have: equal times, down times of 0, nodes still down, one event that takes half of all."""
+    rng = np.random.default_rng(number)
+    count, window = int(rng.integers(12, 40)), float(rng.choice([1e4, 1e6, 3e7]))
+    start = np.round(rng.uniform(0, window * 0.99, count) / 60) * 60
+    end = np.minimum(start + rng.exponential(window * rng.choice([0.001, 0.05]), count), window)
+    end[: count // 6] = start[: count // 6]
+    end[-2:] = math.inf
+    if number % 2:
+        start[: count // 2], end[: count // 2] = start[0], end[count // 6]
+        end = np.maximum(end, start)
+    return FaultLog.of([str(node) for node in rng.integers(0, count, count)], start, end, window_s=window, population=2 * count)
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_short_and_odd_logs_are_fitted_without_a_warning(number: int) -> None:
+    found = fit_failures(hard_log(number))
+    assert found.model().mtbf > 0
+    assert len(found.simulate(2)) == 2
+    assert "failures:" in found.yaml()
+    for low, high in found.recurrent.ci95.values():
+        assert low <= high
+
+
+def test_one_large_group_has_an_interval() -> None:
+    mean, _, (low, high) = negative_binomial(np.array([18.0]))
+    assert mean == 18.0
+    assert 0 < low < 18.0 < high

@@ -100,15 +100,16 @@ def find_clusters(log: FaultLog) -> Clusters:
     """The groups of a log, and the parameters that draw such groups."""
     primary = _primaries(log)
     follower = (primary != np.arange(len(log))) & ~_recent(log, RECENT_S)
-    shared = follower & (np.abs(log.end_s - log.end_s[primary]) <= LINK_S)
+    ends = np.where(np.isfinite(log.end_s), log.end_s, np.nan)
+    shared = follower & (np.abs(ends - ends[primary]) <= LINK_S)
     firsts = np.unique(primary)
     starts = len(firsts) / log.window_s * LINK_S  # followers that a Poisson process of the primaries' rate would feign
-    ends = _feigned(log) / max(len(firsts), 1)
+    feigned = _feigned(log) / max(len(firsts), 1)
     seen = 1 - min(len(log) * RECENT_S / (log.population * log.window_s), 0.5)  # of followers, those not taken as recurrences
     low, high = negative_binomial(_counts(primary, follower, firsts))[2]
-    return Clusters(primary, follower, shared, _followers(log, primary, shared, firsts, ends, seen),
+    return Clusters(primary, follower, shared, _followers(log, primary, shared, firsts, feigned, seen),
                     _followers(log, primary, follower & ~shared, firsts, starts, seen),
-                    (max(low - starts - ends, 0.0) / seen, max(high - starts - ends, 0.0) / seen))  # fmt: skip
+                    (max(low - starts - feigned, 0.0) / seen, max(high - starts - feigned, 0.0) / seen))  # fmt: skip
 
 
 def _primaries(log: FaultLog) -> np.ndarray:
@@ -244,7 +245,9 @@ def negative_binomial(numbers: Array) -> tuple[float, float, tuple[float, float]
         reach = 0.05
         while drop(math.log(mean) + sign * reach) < 0 and reach < 20:
             reach *= 2
-        ends.append(math.exp(brentq(drop, math.log(mean), math.log(mean) + sign * reach, xtol=1e-4)))
+        far = math.log(mean) + sign * reach
+        # one group may be all there is: then its size says next to nothing, and the interval ends where the search does
+        ends.append(math.exp(far if drop(far) < 0 else brentq(drop, math.log(mean), far, xtol=1e-4)))
     return mean, dispersion, (ends[0], ends[1])
 
 

@@ -213,7 +213,8 @@ def distribution(family: Family, values: tuple[float, ...]) -> dict[str, Any]:
     """A fitted family as scenario data."""
     if family.name == "exponential":
         return {"kind": "exponential", "mean": duration(values[0])}
-    return {"kind": family.name, family.parameters[0]: number(values[0]), family.scale_key: duration(values[1])}
+    shape = min(values[0], 10.0) if family.name == "lognormal" else max(values[0], 0.05)  # what a scenario takes
+    return {"kind": family.name, family.parameters[0]: number(shape), family.scale_key: duration(values[1])}
 
 
 def steps(periods: Periods) -> dict[str, Any]:

@@ -155,7 +155,7 @@ def fit_recurrent(log: FaultLog, clusters: Clusters, *, calendar: bool = True,
     if calendar and constant_rate_p(fresh, window) < UNEVEN_P:
         grids = [edges_of(window, width) for width in WIDTHS_S if window >= 2 * width]
         regular = [replace(_fit_family(spells, best.delay, each, calendar, best.theta), regular=True) for each in grids]
-        best = min(best, *regular, key=lambda found: found.aic)
+        best = min([best, *regular], key=lambda found: found.aic)
     return replace(best, ci95=_intervals(spells, best)) if intervals else best
 
 
@@ -327,7 +327,7 @@ def _intervals(spells: Spells, fit: Recurrent) -> dict[str, tuple[float, float]]
         half = 1.959963984540054 * math.sqrt(covariance[position, position])
         low, high = theta[position] - half, theta[position] + half
         if name in ("probability", "persistence"):
-            ends[name] = (1 / (1 + math.exp(-low)), 1 / (1 + math.exp(-high)))
+            ends[name] = (1 / (1 + math.exp(min(-low, 700.0))), 1 / (1 + math.exp(min(-high, 700.0))))
         else:
             ends[name] = (math.exp(low), math.exp(min(high, 700.0)))
     return ends
