@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +11,7 @@ import pytest
 from clustersim.run.prepared import Prepared
 from clustersim.run.result import RunResult
 from clustersim.run.simulate import run_replica
+from clustersim.scenario.load import load
 from clustersim.scenario.schema import Scenario
 from tests.run.synthetic import DAY, HOUR, MINUTE, build, job_failure, planted
 
@@ -226,3 +229,84 @@ def test_how_many_spares_for_sixty_four_nodes(spares: int, enough: bool) -> None
     )
     waits = [go(made, 600.0, replica).ledger_s["wait_for_nodes"] / (400 * DAY) for replica in range(6)]
     assert (sum(waits) / 6 < 0.01) == enough
+
+
+def test_the_inner_time_out_has_to_end_first_for_healing_to_happen() -> None:
+    # "120 < 200 < 300 s": a replica is given up before its collectives end, and these before the launcher kills the whole job.
+    # Whichever ends first decides who answers: healing goes on without the replica, the launcher restarts all from the save.
+    hang = [planted(20_005.0, severity="node", lasting=600.0, detection=3600.0)]
+    stages = {"start": 120.0, "communicators": 30.0, "load": 60.0}
+
+    def lost(**recovery: Any) -> float:
+        made = build(nodes=4, spares=1, failures=hang, recovery=recovery, checkpoint=every(HOUR), stages=stages, duration=DAY)
+        result = go(made, step=5.0)
+        return DAY - result.tokens / made.training.tokens_per_step * 5.0
+
+    in_order = lost(kind="elastic", heartbeat=120.0, reconfigure=30.0, rejoining=20.0, ready=100.0)
+    killed = lost(kind="restart", heartbeat=100.0)
+    since_save = 20_005.0 % HOUR
+    assert killed == pytest.approx(100 + 210 + since_save, abs=11)
+    # the wait, regrouping, a quarter of the tokens until the node is back, joining; at most two steps at the joints
+    assert in_order == pytest.approx(120 + 30 + 20 + (100.0 / 4), abs=11)
+
+
+@pytest.mark.parametrize("nodes", [2, 64])
+def test_kernels_that_each_new_process_loads_cost_the_same_at_any_size(nodes: int) -> None:
+    # "One communicator of 8 GPUs takes 55 s, 52.5 s of it loading kernels": paid by every start of processes, not by those that live on.
+    stages = {"start": 10.0, "communicators": 2.5, "warm_up": 52.5}
+    crash = [planted(100.0, detection=0.0)]
+
+    def down(kind: str) -> float:
+        result = go(build(nodes=nodes, failures=crash, stages=stages, recovery={"kind": kind}, steps=50))
+        return sum(result.ledger_s[name] for name in ("start", "communicators", "warm_up"))
+
+    assert down("restart") == pytest.approx(65.0)
+    assert down("in-process") == pytest.approx(2.5)
+
+
+@pytest.mark.parametrize("allowed", [6, 12, 24])
+def test_how_many_retries_to_allow(allowed: int) -> None:
+    # A retry that meets the same fault with probability q helps with 1 − q^k after k of them, 11 min each.
+    file = str(Path(__file__).parents[2] / "scenarios" / "cases" / "retry-chain.yaml")
+    ready = Prepared(load(file, (f"training.duration={1 + 11 * allowed + 0.5} min",)))
+    ended = [run_replica(ready, 1, replica).ledger_s["detect"] < allowed * 660.0 - 1 for replica in range(400)]
+    assert sum(ended) / 400 == pytest.approx(1 - 0.9452**allowed, abs=3 * 0.5 / 400**0.5)
+
+
+def swapping(slow: int, nodes: int, spares: int) -> int:
+    """Restarts until a slow node is found, ``spares`` nodes swapped at a time."""
+    return slow // spares + 1
+
+
+def pairing(slow: int, nodes: int) -> int:
+    """Tests until it is found: all disjoint pairs at once, then the two of the slow pair each beside a healthy node."""
+    pairs = [(node, node + 1) for node in range(0, nodes - 1, 2)]
+    suspects = next((pair for pair in pairs if slow in pair), None)
+    if suspects is None:  # the one that was left over
+        return 1
+    healthy = next(node for node in range(nodes) if node not in suspects)
+    assert [slow in (suspect, healthy) for suspect in suspects].count(True) == 1
+    return 2
+
+
+@pytest.mark.parametrize(("nodes", "spares"), [(48, 3), (48, 5), (125, 12)])
+def test_finding_one_slow_node_with_few_spares(nodes: int, spares: int) -> None:
+    # "One GPU costs 5 % of 384, and there are only 3 spares to bisect with": 16 rounds of swaps at the worst, 8.5 in the mean.
+    rounds = [swapping(slow, nodes, spares) for slow in range(nodes)]
+    assert max(rounds) == math.ceil(nodes / spares)
+    if nodes % spares == 0:
+        assert sum(rounds) / nodes == pytest.approx((nodes / spares + 1) / 2)
+    assert {pairing(slow, nodes) for slow in range(nodes)} <= {1, 2}
+
+
+def test_a_search_for_a_slow_node_pays_when_its_rounds_cost_less_than_what_it_slows() -> None:
+    # 5 % slower steps against 8.5 restarts of 600 s: even after 28 h; the mean search is worth it in a run of two days, not in one of 10 h.
+    def lost(span: float, step: float, failures: list[dict[str, Any]]) -> float:
+        made = build(nodes=48, failures=failures, stages={"start": 600.0}, checkpoint=every(300.0), duration=span)
+        return span - go(made, step).steps * 10.0
+
+    search = [planted(*(100.0 + 1000.0 * n for n in range(9)), detection=0.0, planned=True)]
+    for span, worth in ((10 * HOUR, False), (2 * DAY, True)):
+        slowed = lost(span, 10.5, [])
+        assert slowed == pytest.approx(span * (1 - 1 / 1.05), rel=0.02)
+        assert (lost(span, 10.0, search) < slowed) == worth
