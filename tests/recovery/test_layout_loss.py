@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from clustersim.faults.failure import ComponentFailure
 from clustersim.pipeline.conditions import Conditions
-from clustersim.recovery.strategy import RecoveryStrategy
+from clustersim.recovery.strategy import NOTHING, RecoveryStrategy
+from clustersim.run.outlook import Snapshot
 from clustersim.run.prepared import Prepared
 from clustersim.scenario.load import load
 
@@ -36,8 +38,11 @@ def cost(ready: Prepared, kind: str, places: frozenset[int]) -> float:
 
 def test_a_stage_a_replica_and_a_rack_cost_differently(prepared: dict[str, Prepared]) -> None:
     rows = {order: {(kind, name): cost(ready, kind, places) for kind in ("reroute", "elastic", "oobleck", "bamboo")
-                    for name, places in (("node", NODE), ("rack", RACK)) if not (kind == "bamboo" and name == "rack")}
+                    for name, places in (("node", NODE), ("rack", RACK))
+                    if not (kind == "bamboo" and name == "rack" and order == "tp-cp-pp-dp")}
             for order, ready in prepared.items()}  # fmt: skip
+    assert rows["tp-cp-dp-pp"]["bamboo", "rack"] == pytest.approx(rows["tp-cp-dp-pp"]["bamboo", "node"])  # side by side
+    assert RecoveryStrategy.build("bamboo").conditions(RACK, prepared["tp-cp-pp-dp"].ground) is None  # neighbours
     for row in rows.values():
         # A replica that drops out takes 1/16 of the tokens (the others' ring is a little shorter); rerouting one lost node of the
         # slowest stage costs less than that, and more than its share of the cluster (ReCycle's bound, (N - f) / N).
@@ -52,6 +57,40 @@ def test_a_stage_a_replica_and_a_rack_cost_differently(prepared: dict[str, Prepa
     assert along["elastic", "rack"] == pytest.approx(1 / 16, rel=0.05)
     assert beside["reroute", "rack"] > 2.5 * along["reroute", "rack"]
     assert along["reroute", "rack"] == pytest.approx(1 / 16, rel=0.25)  # every stage does 16/15 of its work
+
+
+STRATEGIES = sorted(name for name, part in RecoveryStrategy.kinds.items()
+                    if part.kind == name and part.__module__.startswith("clustersim."))  # fmt: skip
+
+
+def answers(ready: Prepared, kind: str, places: frozenset[int]) -> tuple[float | None, bool, str]:
+    """What a strategy makes of a loss without spares: share of the training lost meanwhile (None: it waits), whether the last
+    step's state is kept, and the way it takes."""
+    cause = ComponentFailure(name="loss", mtbf=1e9)
+    seen = Snapshot(ready.ground, NOTHING.also(cause, places, False, 1e6), True, 0)
+    keys = {"copies": "replica"} if kind == "trainmover" else {}  # else the state comes from storage, whatever is lost
+    strategy = RecoveryStrategy.build({"kind": kind, "stages": {"start": 60.0}, **keys}).choose(seen)
+    seen.kept = strategy.keeps(seen)
+    going = strategy.conditions(places, ready.ground) is not None
+    lost = round(cost(ready, strategy.kind, places), 3) if going else None
+    return lost, seen.kept, strategy.comeback(cause, seen).path
+
+
+@pytest.mark.parametrize("kind", STRATEGIES)
+def test_each_strategy_tells_a_stage_a_replica_and_a_rack_apart(kind: str, prepared: dict[str, Prepared]) -> None:
+    # The same four nodes' worth of failures, or one stage of all replicas. Strategies that neither go on without nodes nor keep
+    # a state restart alike whatever is lost; each other one makes a difference by where the nodes sat.
+    ready = prepared["tp-cp-dp-pp"]
+    seats = {place: ready.ground.seats(place)[0] for place in range(64)}
+    replica = frozenset(place for place, seat in seats.items() if seat.replica == 11)
+    stage = frozenset(place for place, seat in seats.items() if seat.stage == 2)
+    assert (len(replica), len(stage), len(RACK)) == (4, 16, 4)
+    assert RACK < {place for place, seat in seats.items() if seat.stage == 3}
+    told = {name: answers(ready, kind, places) for name, places in (("rack", RACK), ("replica", replica), ("stage", stage))}
+    part = RecoveryStrategy.kinds[kind]
+    blind = (part.conditions is RecoveryStrategy.conditions and part.choose is RecoveryStrategy.choose
+             and part.keeps in (RecoveryStrategy.keeps, RecoveryStrategy.kinds["restart"].keeps))  # fmt: skip
+    assert (len(set(told.values())) == 1) == blind, told
 
 
 def test_the_step_model_says_what_bubbles_hide(prepared: dict[str, Prepared]) -> None:
