@@ -85,7 +85,7 @@ def test_each_strategy_tells_a_stage_a_replica_and_a_rack_apart(kind: str, prepa
     replica = frozenset(place for place, seat in seats.items() if seat.replica == 11)
     stage = frozenset(place for place, seat in seats.items() if seat.stage == 2)
     assert (len(replica), len(stage), len(RACK)) == (4, 16, 4)
-    assert RACK < {place for place, seat in seats.items() if seat.stage == 3}
+    assert {place for place, seat in seats.items() if seat.stage == 3} > RACK
     told = {name: answers(ready, kind, places) for name, places in (("rack", RACK), ("replica", replica), ("stage", stage))}
     part = RecoveryStrategy.kinds[kind]
     blind = (part.conditions is RecoveryStrategy.conditions and part.choose is RecoveryStrategy.choose
