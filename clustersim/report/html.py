@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from clustersim.report.course import course_of
 from clustersim.report.documents import provenance
 from clustersim.report.page import page
+from clustersim.report.recovery_section import recovery_section
 from clustersim.report.run_answer import answer_section
 from clustersim.report.run_details import (
     assumptions_section,
@@ -27,6 +28,7 @@ LINKS = (
     ("course", "Course"),
     ("step", "Step"),
     ("failures", "Failures"),
+    ("recovery", "Coming back"),
     ("checkpoints", "Checkpoints"),
     ("assumptions", "Assumptions"),
     ("method", "Method"),
@@ -56,6 +58,7 @@ def report_page(answer: Answer, story: Story | None = None, gains: list[Gain] | 
         course_section(course, answer) if course is not None else "",
         step_section(answer, page_view(StepModel.of(scenario))),
         failures_section(answer, told, course) if told is not None and course is not None else "",
+        recovery_section(document.get("recovery")),
         checkpoint_section(answer, told, prepared, course),
         assumptions_section(answer),
         method_section(answer, provenance(scenario)),

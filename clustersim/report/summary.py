@@ -98,7 +98,7 @@ def recovery_lines(told: Json | None) -> list[str]:
         return []
     lines = [f"  recovery        {told['strategy']}; after detection, mean of each way back:"]
     lines += [f"                  {way_line(way)}" for way in told["ways"][:3]]
-    lines.append(f"                  {'; '.join(_held(told))}")
+    lines.append(f"                  {'; '.join(held(told))}")
     if told["best_interval_s"]:
         lines.append(f"                  saves every {duration(told['best_interval_s'])} would suit it")
     return lines
@@ -116,19 +116,19 @@ def _together(words: str) -> str:
     return words.replace(" ", "\u00a0")
 
 
-def _held(told: Json) -> list[str]:
+def held(told: Json) -> list[str]:
     """What a strategy holds ready, and what it sends."""
     spares, cold = told["spare_nodes"], told.get("cold_spare_nodes")
-    held = [f"{spares} spare node{'s' * (spares != 1)}" + (f", {cold} more that are off" if cold else "")]
+    kept = [f"{spares} spare node{'s' * (spares != 1)}" + (f", {cold} more that are off" if cold else "")]
     if told["extra_memory_bytes_per_node"]:
-        held.append(f"{short(told['extra_memory_bytes_per_node'])}B of memory a node")
+        kept.append(f"{short(told['extra_memory_bytes_per_node'])}B of memory a node")
     if told["network_bytes_per_node_per_step"]:
-        held.append(f"{short(told['network_bytes_per_node_per_step'])}B a node sent each step")
+        kept.append(f"{short(told['network_bytes_per_node_per_step'])}B a node sent each step")
     if told["network_bytes_per_recovery"]:
-        held.append(f"{short(told['network_bytes_per_recovery'])}B sent in a recovery")
+        kept.append(f"{short(told['network_bytes_per_recovery'])}B sent in a recovery")
     if told["step_overhead_s"]:
-        held.append(f"{duration(told['step_overhead_s'])} added to each step")
-    return held
+        kept.append(f"{duration(told['step_overhead_s'])} added to each step")
+    return kept
 
 
 def _headline(scenario: Scenario, run: Json, given_up: int) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 
 from clustersim.cli.main import guarded
 from clustersim.recovery.strategy import RecoveryStrategy
+from clustersim.report.recovery_section import recovery_section
 from clustersim.report.summary import recovery_lines, wrapped
 from clustersim.report.ways_back import strategies_text
 from clustersim.run.outlook import outlook
@@ -111,3 +112,12 @@ def test_compare_prints_it_and_holds_it(tmp_path: Path, capsys: pytest.CaptureFi
         "best_interval_s",
         "ways",
     } <= set(document["recovery"][1])
+
+
+def test_the_page_of_a_run_tells_it() -> None:
+    html = recovery_section(told("adaptive"))
+    assert '<section id="recovery"' in html
+    assert "in-process" in html
+    assert "hot-spare" in html
+    assert "2 spare nodes" in html
+    assert recovery_section({**told("restart"), "ways": []}) == recovery_section(None) == ""

@@ -55,3 +55,15 @@ def test_the_picture(tmp_path: object) -> None:
     path = Path(str(tmp_path)) / "cases.png"
     save_figure(reliability.cases((bloom, megascale)), path)
     assert path.stat().st_size > 10_000
+
+
+def test_a_case_gives_its_published_number_from_the_command_line(capsys: pytest.CaptureFixture[str]) -> None:
+    from clustersim.cli.main import guarded
+
+    place = folder()
+    assert place is not None
+    assert guarded(["run", str(place / "papers" / "airesim-default.yaml"), "--replicas", "1", "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    assert document["step"]["step_time_s"] == pytest.approx(1.0)
+    assert document["run"]["wall_s"]["mean"] / 3600 == pytest.approx(9866, rel=0.02)
+    assert document["run"]["ettr"]["mean"] == pytest.approx(0.623, rel=0.02)
