@@ -113,6 +113,7 @@ class Sample(BaseModel):
         ({"due": "0 s"}, "must be greater than 0"),
         ({"size": "1e400 B"}, "must be finite"),
         ({"wait": "1e29 y"}, "out of all range"),
+        ({"due": "1e-300 s"}, "out of all range"),
     ],
 )
 def test_field_in_a_file(data: dict[str, object], words: str) -> None:

@@ -6,6 +6,7 @@ import math
 from typing import NamedTuple
 
 import numpy as np
+from pydantic import model_validator
 
 from clustersim.distributions import Constant, Distribution, Exponential
 from clustersim.faults.failure import Component, FailureModel, Severity
@@ -51,6 +52,13 @@ class LinkFlap(FailureModel, kind="link-flap"):
     """Factors on the rate over calendar time; several multiply."""
     detection: Distribution = Constant(value=0.0)
     """From the moment at which communication gave up to the moment at which somebody notices."""
+
+    @model_validator(mode="after")
+    def _stops_the_job(self) -> LinkFlap:
+        if self.severity == Severity.STORAGE:
+            raise ValueError("communication that gives up on a link crashes the job, and 'storage' stops nobody: "
+                             "'process' or 'node' would be right")  # fmt: skip
+        return self
 
     def rate(self, site: Site) -> float:
         """Crashes a second: flaps that last for longer than ``tolerate`` (calendars left aside)."""

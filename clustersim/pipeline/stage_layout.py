@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from clustersim.errors import InputError, Problem
+from clustersim.errors import InputError, Problem, nearest
 from clustersim.pipeline.stages import StageLayers, parse_layout
 from clustersim.workload.model import TransformerModel
 from clustersim.workload.parameters import attention_parameters, mlp_parameters
@@ -25,7 +25,8 @@ def layer_counts(text: str, model: TransformerModel, stages: int) -> list[int]:
     try:
         held = parse_layout(text)
     except InputError as error:
-        raise InputError([Problem(_PATH, problem.message) for problem in error.problems]) from None
+        close = nearest(text, [BALANCED])
+        raise InputError([Problem(_PATH, problem.message + close) for problem in error.problems]) from None
     wrong = _disagreement(held, model, stages)
     if wrong is not None:
         raise InputError(Problem(_PATH, f"'{text}' {wrong}"))

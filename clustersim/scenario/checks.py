@@ -14,6 +14,7 @@ from clustersim.faults.failure import FailureModel
 from clustersim.faults.spike import LossSpike
 from clustersim.hardware.cluster import Cluster
 from clustersim.pipeline.schedule import Pipeline
+from clustersim.pipeline.stage_layout import layer_counts
 from clustersim.workload.model import TransformerModel
 from clustersim.workload.training import Training
 
@@ -120,12 +121,14 @@ def _length(pieces: Pieces) -> Broken:
 
 def _layers(pieces: Pieces) -> Broken:
     model, layout = pieces.model, pieces.parallelism
-    if model is None or layout is None or layout.stage_layout is not None:
+    if model is None or layout is None:
         return
     chunks = layout.virtual_stages
     stages = layout.pp * chunks
-    # A stage without a layer makes sense at the ends alone, where the embedding and the output layer are its work.
-    if stages > model.layers + model.mtp_layers + 2:
+    if layout.stage_layout is not None:
+        yield from _stage_layout(layout.stage_layout, model, stages)
+    elif stages > model.layers + model.mtp_layers + 2:
+        # A stage without a layer makes sense at the ends alone, where the embedding and the output layer are its work.
         key = "chunks" if chunks > 1 and layout.chunks is not None else "pp"
         yield (("parallelism", key),
                f"pp {layout.pp} × chunks {chunks} = {stages} stages are too many for {model.layers} layers, the embedding "
@@ -135,6 +138,14 @@ def _layers(pieces: Pieces) -> Broken:
         yield ("training", "frozen_layers"), text
     if model.moe is not None and model.moe.dense_layers > model.layers:
         yield ("model", "moe", "dense_layers"), f"{model.moe.dense_layers} is more than the {model.layers} layers"
+
+
+def _stage_layout(text: str, model: TransformerModel, stages: int) -> Broken:
+    try:
+        layer_counts(text, model, stages)
+    except InputError as error:
+        for found in error.problems:
+            yield ("parallelism", "stage_layout"), found.message
 
 
 def _tensor_parallel(pieces: Pieces) -> Broken:

@@ -140,3 +140,8 @@ def test_a_calendar_moves_flaps() -> None:
     times = np.array([entry.time_s for entry in result.log.entries() if entry.event == "flap"])
     assert (times < 10 * DAY).sum() == pytest.approx(3 * LINKS, abs=4 * math.sqrt(3 * LINKS))
     assert (times >= 10 * DAY).sum() == pytest.approx(LINKS, abs=4 * math.sqrt(LINKS))
+
+
+def test_giving_up_on_a_link_cannot_stop_nobody() -> None:
+    with pytest.raises(ValueError, match="crashes the job"):
+        scenario(flap(outage={"kind": "constant", "value": 700.0}, severity="storage"))

@@ -48,6 +48,10 @@ def problems(tmp_path: Path, **blocks: str) -> list[tuple[str, str]]:
         ({"model": BASE["model"].replace("vocab: 128256", "vocab: 128256, positions: 2048")}, "training.seq_len", "is longer than the model's 2,048 learned positions"),
         ({"training": "{seq_len: 4096, global_batch: 64}"}, "training", "needs exactly one of duration, steps and tokens (given: none)"),
         ({"training": "{seq_len: 4096, global_batch: 64, steps: 1, duration: 1 d}"}, "training", "(given: duration, steps)"),
+        ({"parallelism": "{tp: 2, pp: 2, stage_layout: balance}"}, "parallelism.stage_layout", "did you mean 'balanced'?"),
+        ({"parallelism": "{tp: 2, pp: 2, stage_layout: ''}"}, "parallelism.stage_layout", "is empty"),
+        ({"parallelism": "{tp: 2, pp: 2, stage_layout: 'Et*3|t*3L'}"}, "parallelism.stage_layout", "32"),
+        ({"parallelism": "{tp: 2, pp: 2, stage_layout: balanced}", "training": "{seq_len: 4096, global_batch: 64, steps: 10, frozen_layers: 33}"}, "training.frozen_layers", "33 is more than the 32 layers"),
         ({"model": BASE["model"].replace("kv_heads: 8", "kv_heads: 5")}, "model", "must be a multiple of kv_heads 5"),
     ],
 )  # fmt: skip
