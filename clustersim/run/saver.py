@@ -110,6 +110,14 @@ class Saver:
         return sum(lane.flow is not None for lane in self._lanes)
 
     @property
+    def on_time(self) -> bool:
+        """Whether what streams stands, at the end of the stall, where it would stand undisturbed."""
+        if not self._streams:
+            return True
+        wanted = self.lanes.undisturbed(sum(move.alone_s for move in self.lanes.block)).back
+        return abs(rest_s(self.lanes.back, wanted) - rest_s(self.lanes.back, self._place(self._back))) < EDGE_S
+
+    @property
     def open_sides(self) -> dict[Tier, simpy.Event]:
         """What is still being made beside, by tier."""
         return {tier: event for tier, event in self.sides.items() if not event.triggered}

@@ -343,6 +343,7 @@ class Walk:
             and not trainer.alarmed
             and trainer.storage.up
             and trainer.storage.only(flying[0].flow)
+            and flying[0].on_time
             and not any(saver.open_sides for saver in self.savers)
         )
 

@@ -14,7 +14,7 @@ from clustersim.run.job import Job
 from clustersim.run.prepared import Prepared
 from clustersim.run.result import RunResult
 from clustersim.scenario.schema import Scenario
-from tests.contracts.test_engines import KINDS, run, scenario
+from tests.contracts.test_engines import KINDS, instants, run, scenario
 from tests.run.synthetic import planted
 
 MEETING: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -65,6 +65,15 @@ def test_these_meet(name: str) -> None:
 def test_by_arithmetic_and_by_events(name: str, severity: str) -> None:
     for first in (3.2, 11.7, 19.05):
         made = meeting(name, first, first + 6.125, severity=severity)
+        same(run(made), run(made, jump=False))
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("severity", ["process", "node", "cluster"])
+@pytest.mark.parametrize("name", MEETING)
+def test_a_failure_at_every_event(name: str, severity: str) -> None:
+    for instant in instants(run(meeting(name, 23.5))):
+        made = meeting(name, instant, severity=severity)
         same(run(made), run(made, jump=False))
 
 
