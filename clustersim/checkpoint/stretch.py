@@ -133,13 +133,16 @@ class Stretch:
         return self._last[1]
 
     def boundary(self, time_s: float) -> float:
-        """When the step, or the stall, that is under way at a time ends."""
+        """When the step, or the stall, that is under way at a time ends; a step that ends just then is one."""
         spot = self.locate(time_s)
-        leg, steps = spot.leg, spot.steps + 1
+        leg, begin, pace = spot.leg, self.leg_start(spot.leg), self.pattern.pace
+        slow = self.leg_at(leg).slow if self.saves else 0
+        if not spot.stalled and begin + training_time(spot.steps, slow, pace) == time_s:
+            return time_s
+        steps = spot.steps + 1
         if spot.stalled or (self.saves and steps >= self.leg_at(leg).steps):
             return self.leg_start(leg + 1)
-        slow = self.leg_at(leg).slow if self.saves else 0
-        end = self.leg_start(leg) + training_time(steps, slow, self.pattern.pace)
+        end = begin + training_time(steps, slow, pace)
         self._last = (end, Spot(leg, steps, False))  # where it will stand: most often asked next
         return end
 

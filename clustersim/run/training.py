@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Generator
+from collections.abc import Callable, Collection, Generator
 from typing import Any
 
 import simpy
@@ -14,7 +14,7 @@ from clustersim.checkpoint.played import PlayedPattern, PlayedStretch
 from clustersim.checkpoint.stretch import Spot, Stretch
 from clustersim.checkpoint.tiers import Copies, Copy, Tier
 from clustersim.faults.failure import Severity
-from clustersim.run.clock import delay
+from clustersim.run.clock import at, delay
 from clustersim.run.ledger import Ledger, Piece
 from clustersim.run.log import Entry, Log
 from clustersim.run.prepared import Prepared
@@ -213,6 +213,17 @@ class Trainer:
         if self._stretch is not None:
             return self._stretch.boundary(self.env.now)
         return self.env.now if self._walk is None else self._walk.boundary()
+
+    def after_stall(self, call: Callable[[simpy.Event], None]) -> None:
+        """Call ``call`` once what the stall under way waits for has happened; training may stand still for more."""
+        if self._stretch is not None:
+            at(self.env, self._stretch.boundary(self.env.now), call, "end of a stall")
+            return
+        waits = self._walk.stalled_for() if self._walk is not None else None
+        if waits is None or waits.callbacks is None:  # it has happened just now
+            at(self.env, self.env.now, call, "end of a stall")
+        else:
+            waits.callbacks.append(call)
 
     def hold(self, now: float, severity: Severity | None = None, places: Collection[int] | None = None) -> None:
         """Training stops, or has stopped, but the state of the last finished step is still there: it is gone on from.

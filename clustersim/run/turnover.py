@@ -250,9 +250,7 @@ class Turnover:
         if epoch != self._epoch or not job.up:
             return
         if job.trainer.stalled:
-            save = self._prepared.save
-            later = max(save.stall_s if save is not None else 0.0, job.trainer.pace.step_s)
-            at(job.env, job.env.now + later, lambda _: self._due(epoch), "turn")
+            job.trainer.after_stall(lambda _: self._due(epoch))
             return
         self._armed = 0
         if self._swaps.ready() or self._joining():

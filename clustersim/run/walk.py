@@ -168,8 +168,7 @@ class Walk:
             self.stalled, self._stall_s = True, self._trainer.env.now
         if self._saving is None:
             while self.full:
-                ends = [saver.ended for saver in self.flying]
-                yield from self._hold(ends[0] if self._prepared.shop.queued else simpy.AnyOf(self._trainer.env, ends))
+                yield from self._hold(self._room())
             self._trainer.number += 1
             self._saving = self._new_saver(self._first_step + self.steps, self._trainer.number)
         yield from self._hold(self._saving.unblocked)
@@ -177,6 +176,17 @@ class Walk:
         self._books.append(Books(checkpoint_stall=self._trainer.env.now - self._stall_s))
         self.savers, self._saving = [*self.savers, self._saving], None
         self._close(ended=True)
+
+    def _room(self) -> simpy.Event:
+        """The end of a save that is under way."""
+        ends = [saver.ended for saver in self.flying]
+        return ends[0] if self._prepared.shop.queued else simpy.AnyOf(self._trainer.env, ends)
+
+    def stalled_for(self) -> simpy.Event | None:
+        """What the stall under way waits for next; None: it has just come."""
+        if self._saving is not None:
+            return self._saving.unblocked
+        return self._room() if self.full else None
 
     @property
     def flying(self) -> list[Saver]:
@@ -295,11 +305,14 @@ class Walk:
         self._books = []
 
     def boundary(self) -> float:
-        """When the step under way ends, absolute seconds; now, while training stands still."""
+        """When the step under way ends, absolute seconds; now, where one ends just now, and while training stands still."""
         now, batch = self._trainer.env.now, self._batch
         if self.stalled or batch is None:
             return now
-        steps = min(batch.steps, batch.done_by(now) + 1)
+        done = batch.done_by(now)
+        if batch.start_s + done * batch.step_s == now and not batch.stood_s:
+            return now
+        steps = min(batch.steps, done + 1)
         return max(now, batch.end_s if steps == batch.steps else batch.start_s + steps * batch.step_s)
 
     def break_off(self, now: float, broken: str | None = None) -> int:

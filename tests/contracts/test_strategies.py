@@ -149,6 +149,21 @@ def test_a_run_event_by_event_is_the_same(strategy: str) -> None:
     assert results[0].ledger_s == pytest.approx(results[1].ledger_s, abs=1e-6)
 
 
+@pytest.mark.parametrize("stall", [0.0, 0.25, 2.5])
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_a_turn_that_meets_a_save_waits_for_its_stall_and_costs_no_step(strategy: str, stall: float) -> None:
+    # A repaired node may be ready at any moment of the steps around a save: all that is lost is what the failure took.
+    lost = set()
+    for repair in (20.0, *np.arange(19.4, 23.0, 0.4375)):
+        cause = planted(17.0, severity="node", lasting=float(repair), place=1, detection=2.0)
+        made = build(nodes=8, spares=0, recovery={"kind": strategy, "stages": STAGES}, steps=90, failures=[cause],
+                     checkpoint={"kind": "sync", "interval": 3.0, "stall": stall})  # fmt: skip
+        jumped, stepped = (go(made, jump=jump) for jump in (True, False))
+        assert jumped.ledger_s == pytest.approx(stepped.ledger_s, abs=1e-6), repair
+        lost.add(round(stepped.lost_work_s, 6))
+    assert len(lost) == 1
+
+
 @pytest.mark.parametrize("strategy", STRATEGIES)
 def test_coming_back_at_no_cost_costs_only_lost_work(strategy: str) -> None:
     result = run(strategy, 17.0, spares=4, free=True)
