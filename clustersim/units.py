@@ -35,8 +35,8 @@ ENERGY = {"J": 1.0, "kJ": 1e3, "MJ": 1e6, "Wh": 3600.0, "kWh": 3.6e6, "MWh": 3.6
 _NUMBER = r"(?:[0-9][0-9_]*\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
 _TERM = re.compile(rf"\s*({_NUMBER})\s*([^\W\d_]+(?:/[^\W\d_]+)?)")
 _LARGEST = 1e30
-"""Beyond it, or below one over it, a value is a slip of the pen: products and quotients of such values would leave the range
-of a float."""
+"""Beyond it, or below one over it where 0 is no value either, a value is a slip of the pen: products and quotients of such
+values would leave the range of a float."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -132,7 +132,7 @@ def _validator(dimension: Dimension, positive: bool) -> Callable[[Any, Validatio
         if number < dimension.minimum or (positive and number == 0):
             rule = "greater than 0" if positive else "at least 0"
             raise PydanticCustomError("quantity", "{value} must be {rule}", {"value": str(value)[:60], "rule": rule})
-        if number > _LARGEST or 0 < number < 1 / _LARGEST:
+        if number > _LARGEST or (positive and number < 1 / _LARGEST):
             raise PydanticCustomError("quantity", "{value} is out of all range; did a digit slip in?",
                                       {"value": str(value)[:60]})  # fmt: skip
         return number

@@ -128,6 +128,10 @@ def test_field_from_python_takes_si_but_nothing_absurd(bad: float) -> None:
         Sample.model_validate({"wait": bad})
 
 
+def test_next_to_nothing_is_a_value_where_nothing_is() -> None:
+    assert Sample.model_validate({"wait": 1e-300}).wait == 1e-300
+
+
 def test_fields_print_with_their_unit() -> None:
     assert Sample(wait=90.0).model_dump(mode="json") == {"wait": "1.5 min", "due": "1 s", "size": "1 B"}
 
