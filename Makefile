@@ -17,7 +17,7 @@ test: $(VENV)/.test-ready      ## all tests but the long proofs
 	$(BIN)/python -m pytest -q -n auto $(ARGS)
 
 prove: $(VENV)/.test-ready     ## the long proofs: statistics, fresh environments, real kills
-	$(BIN)/python -m pytest -q -m prove $(ARGS)
+	$(BIN)/python -m pytest -q -m prove --junitxml=build/proofs.xml $(ARGS)
 
 bench: $(VENV)/.test-ready     ## how fast, and how much memory
 	$(BIN)/python -m tests.benchmarks $(ARGS)

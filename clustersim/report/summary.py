@@ -40,6 +40,11 @@ class Answer:
     interrupted: bool = False
 
 
+def _replicas(count: int) -> str:
+    """``1 replica``, ``20 replicas``."""
+    return f"{count} replica" + "s" * (count != 1)
+
+
 def _name(scenario: Scenario) -> str:
     return printable(cut(scenario.name, NAME))
 
@@ -48,7 +53,7 @@ def run_summary(answer: Answer) -> str:
     """The printed summary of ``clustersim run``."""
     scenario, run = answer.scenario, answer.document["run"]
     lines = [
-        f"{_name(scenario)}: {scenario.cluster.gpus:,} GPUs, {answer.document['replicas']} replicas, "
+        f"{_name(scenario)}: {scenario.cluster.gpus:,} GPUs, {_replicas(answer.document['replicas'])}, "
         f"seed {answer.document['seed']}",
         "",
         *_headline(scenario, run, answer.document["given_up"]),

@@ -37,6 +37,8 @@ SLOW_LEVELS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 """Factors of a slow place at which the step model is asked; between them the pace is a straight line."""
 
 YEAR_S = 365 * 86400.0
+MOST_HITS = 1e8
+"""Most failures of one cause in a run; a hundred times as many as a job that does nothing but come back ever sees."""
 LONGEST_S = 10_000 * YEAR_S
 """Longest run, in wall time if nothing goes wrong: beyond it a digit has slipped in, and a run would hardly ever end."""
 
@@ -99,6 +101,7 @@ class Prepared:
         self.causes = distinct(scenario.failures)
         self.pace = self._with_checks(self.pace)
         self._end()
+        self._count_hits()
         self._saves()
         self.ground = Ground.of(scenario, self.state, self.pace.nominal_s)
 
@@ -113,6 +116,15 @@ class Prepared:
             key = next(key for key in ("duration", "steps", "tokens") if getattr(training, key) is not None)
             raise InputError(Problem(f"training.{key}", f"makes a run of {length / YEAR_S:,.0f} years; at most "
                                                         f"{LONGEST_S / YEAR_S:,.0f} are simulated"))  # fmt: skip
+
+    def _count_hits(self) -> None:
+        """Refuse failures that strike so often that no run would ever end: a unit has slipped."""
+        length, site = min(self.horizon_s, self.nominal_s), self.job_site()
+        for index, cause in enumerate(self.causes):
+            mtbf = getattr(cause, "mtbf", None)
+            if mtbf is not None and (hits := max(1, site.units(cause)) * length / mtbf) > MOST_HITS:
+                raise InputError(Problem(f"failures.{index}.mtbf", f"makes '{cause.name}' strike {hits:.2g} times in a run; at "
+                                                                   f"most {MOST_HITS:.0e} are simulated"))  # fmt: skip
 
     def _saves(self) -> None:
         scenario = self.scenario

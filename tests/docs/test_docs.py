@@ -27,9 +27,6 @@ failures: [{name: gpu, component: gpu, mtbf: 2000 h}, {name: crash, component: j
 repair: {time: 4 h}
 simulation: {replicas: 2}
 """
-SLOW = {"search.md"}
-"""Pages whose code takes longer than a test should; they run under `make prove`."""
-
 
 def slug(heading: str) -> str:
     """The anchor of a heading, as GitHub makes it."""
@@ -87,14 +84,8 @@ def runs(page: Path) -> bool:
     return any(language in ("python", "console") for language, _ in pieces(page.read_text(encoding="utf-8")))
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if runs(page) and page.name not in SLOW], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if runs(page)], ids=lambda page: page.name)
 def test_what_a_page_shows_runs(page: Path, tmp_path: Path) -> None:
-    shown(page, tmp_path)
-
-
-@pytest.mark.prove
-@pytest.mark.parametrize("page", [page for page in PAGES if page.name in SLOW], ids=lambda page: page.name)
-def test_what_a_long_page_shows_runs(page: Path, tmp_path: Path) -> None:
     shown(page, tmp_path)
 
 

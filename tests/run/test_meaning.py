@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from clustersim.errors import InputError
 from clustersim.run.prepared import Prepared
 from clustersim.run.result import RunResult
 from clustersim.run.simulate import run_replica, simulate
@@ -275,3 +276,9 @@ def test_causes_of_one_name_have_streams_of_their_own() -> None:
     result = run_replica(Prepared(twice, 1.0), 0, 0)
     times = [entry.time_s for entry in result.log.entries() if entry.event == "failure"]
     assert len(set(times)) == len(times) > 100
+
+
+def test_failures_that_no_run_would_outlast_are_refused() -> None:
+    made = build(duration=10 * 86400.0, failures=[{"name": "flood", "component": "job", "mtbf": 1e-3, "severity": "process"}])
+    with pytest.raises(InputError, match=r"failures\.0\.mtbf.*'flood' strike 8\.6e\+08 times"):
+        Prepared(made, 1.0)
