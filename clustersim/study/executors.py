@@ -182,7 +182,10 @@ class Dask:
         distributed: Any = untyped
         with dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}):
             if self.address is None:
-                local = distributed.LocalCluster(n_workers=self.workers, threads_per_worker=1, dashboard_address=None)
+                # any free port: on Dask's usual one a second study at the same time would warn
+                local = distributed.LocalCluster(
+                    n_workers=self.workers, threads_per_worker=1, dashboard_address="127.0.0.1:0"
+                )
                 with local as cluster, distributed.Client(cluster) as client:
                     yield client
                 return

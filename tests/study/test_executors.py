@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import socket
 from collections.abc import Iterator
 from typing import Any
 
@@ -65,6 +67,14 @@ def test_a_task_that_always_kills_its_worker_is_given_up() -> None:
     results = dict(Processes(2).run(fragile, {"kill": True}, [0, 1, 2, 5, 6, 7, 8, 9]))
     assert results.pop(5) == Failure(f"its worker process died {ATTEMPTS} times")
     assert results == {task: task for task in (0, 1, 2, 6, 7, 8, 9)}
+
+
+def test_a_local_dask_cluster_does_not_mind_another() -> None:
+    with socket.socket() as taken:  # by a dashboard of somebody else's; where one is running, it holds the port itself
+        with contextlib.suppress(OSError):
+            taken.bind(("0.0.0.0", 8787))
+            taken.listen()
+        assert dict(Dask(None, 1).run(fragile, {}, [0, 1])) == dict(Serial().run(fragile, {}, [0, 1]))
 
 
 def test_dask_local_cluster() -> None:
