@@ -127,10 +127,18 @@ class _Server:
                 await asyncio.sleep(0.05)
             for reader in readers:
                 reader.cancel()
-            self.server.stop()
+            await self._hang_up()
         finally:
             self.client.stop_channels()
             await manager.shutdown_kernel(now=True)
+
+    async def _hang_up(self) -> None:
+        """Close every connection: one that is left open is told of later, in a test that has nothing to do with it."""
+        self.server.stop()
+        for channels in list(self.sockets):
+            channels.ws_connection.stream.close()
+        await self.server.close_all_connections()
+        await asyncio.sleep(0.05)  # handlers hear that they have been closed
 
     async def _model(self) -> str:
         """Run the cell; the id of the model that it shows."""
