@@ -24,6 +24,8 @@ from typing import Any, NamedTuple, Self
 from clustersim.errors import InputError, Problem
 
 MANIFEST = "study.json"
+_CHUNK = 1 << 20
+"""Bytes of a shard that are read at a time."""
 
 
 def canonical(data: Any) -> str:
@@ -61,12 +63,12 @@ def _sealed(data: Any) -> str:
     return f"{zlib.crc32(body.encode()):08x} {body}\n"
 
 
-def _opened(line: bytes) -> Any:
-    """The data in one line of a shard, or None when the line is torn or altered."""
-    body = line[9:-1]
-    if line[-1:] != b"\n" or line[:9] != b"%08x " % zlib.crc32(body):
-        return None
-    return json.loads(body)
+def _opened(lines: Sequence[bytes]) -> list[Any]:
+    """The data in lines of a shard, None for each that is torn or altered. They are read as one list: a call for each would
+    cost as much again."""
+    whole = [line[9:-1] if line[-1:] == b"\n" and line[:9] == b"%08x " % zlib.crc32(line[9:-1]) else b"null" for line in lines]
+    found: list[Any] = json.loads(b"[" + b",".join(whole) + b"]")
+    return found
 
 
 class Row(Mapping[str, Any]):
@@ -236,13 +238,13 @@ def _read(shard: Path, contents: Contents) -> None:
     columns: dict[str, int] | None = None
     torn = 0
     with shard.open("rb") as file:
-        for line in file:
-            data = _opened(line)
-            if isinstance(data, dict):
-                columns = {name: place for place, name in enumerate(data["columns"])}
-            elif data is None or columns is None or len(data[2]) != len(columns):
-                torn += 1
-            else:
-                contents.add(Record(data[0], data[1], Row(columns, data[2])))
+        while lines := file.readlines(_CHUNK):
+            for data in _opened(lines):
+                if isinstance(data, dict):
+                    columns = {name: place for place, name in enumerate(data["columns"])}
+                elif data is None or columns is None or len(data[2]) != len(columns):
+                    torn += 1
+                else:
+                    contents.add(Record(data[0], data[1], Row(columns, data[2])))
     if torn:
         contents.torn[shard.name] = torn
