@@ -180,7 +180,8 @@ class Dask:
         except ImportError:
             raise InputError(Problem("--executor", "dask is not installed; pip install 'clustersim[dask]'")) from None
         distributed: Any = untyped
-        with dask.config.set({"distributed.scheduler.allowed-failures": ATTEMPTS - 1}):
+        settings = {"distributed.scheduler.allowed-failures": ATTEMPTS - 1, "distributed.worker.profile.enabled": False}
+        with dask.config.set(settings):
             if self.address is None:
                 # any free port: on Dask's usual one a second study at the same time would warn
                 local = distributed.LocalCluster(
@@ -206,7 +207,7 @@ class Dask:
                 bytes, pickle.dumps((function, shared)), key=f"clustersim-shared-{uuid.uuid4().hex}"
             )
             suspects: list[Task] = []
-            yield from self._flights(client, payload, tasks, 4 * self.workers, suspects)
+            yield from self._flights(client, payload, tasks, 16 * self.workers, suspects)
             for task in suspects:
                 yield from self._flights(client, payload, [task], 1, None)
 
@@ -214,25 +215,30 @@ class Dask:
     def _flights(client: Any, payload: Any, tasks: Sequence[Task], window: int,
                  suspects: list[Task] | None) -> Iterator[tuple[Task, Any]]:  # fmt: skip
         """Keep ``window`` tasks in flight; those whose workers died go to ``suspects``, or fail where that is None."""
-        import distributed
+        import distributed as untyped
 
-        as_completed: Any = distributed.as_completed
-        queue, stream = list(reversed(tasks)), as_completed()
+        distributed: Any = untyped
+        queue = list(reversed(tasks))
+        stream: Any = distributed.as_completed(with_results=True, raise_errors=False)
         flying: dict[Any, Task] = {}
         while queue or flying:
-            while queue and len(flying) < window:
-                task = queue.pop()
-                future = client.submit(_on_dask, payload, task, pure=False, key=f"clustersim-{uuid.uuid4().hex}")
-                flying[future] = task
-                stream.add(future)
-            future = next(stream)
-            task, error = flying.pop(future), future.exception()
-            if error is None:
-                yield task, future.result()
-            elif suspects is not None and isinstance(error, distributed.KilledWorker):
-                suspects.append(task)
-            else:
-                yield task, Failure(f"{type(error).__name__}: {error}")
+            room = window - len(flying) if len(flying) <= window // 2 else 0
+            fresh = [queue.pop() for _ in range(min(len(queue), room))]
+            if fresh:  # many at once, and results with the news of their end: a question to the scheduler takes a millisecond
+                keys = [f"clustersim-{uuid.uuid4().hex}" for _ in fresh]
+                futures = client.map(_on_dask, [payload] * len(fresh), fresh, key=keys, pure=False)
+                flying.update(zip(futures, fresh, strict=True))
+                stream.update(futures)
+            for future, result in stream.next_batch():
+                task = flying.pop(future)
+                if future.status == "finished":
+                    yield task, result
+                    continue
+                error = result[1] if isinstance(result, tuple) else result
+                if suspects is not None and isinstance(error, distributed.KilledWorker):
+                    suspects.append(task)
+                else:
+                    yield task, Failure(f"{type(error).__name__}: {error}")
 
 
 def executor(name: str = "auto", *, workers: int = 1, address: str | None = None) -> Executor:
