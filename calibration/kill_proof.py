@@ -27,7 +27,7 @@ from calibration.pipeline_proof import Prediction
 from calibration.scenario import scenario_of
 from clustersim.run.simulate import simulate
 
-STEPS, INTERVAL = 150, 15
+STEPS, INTERVAL = 450, 15
 RESTARTS = 1000
 EARLY = 0.1
 """Seconds after which a calibration run is killed."""
