@@ -20,7 +20,13 @@ LAST = EventPriority(2)
 
 
 class Clock(simpy.Environment):
-    """SimPy's environment, with a loop that has nothing between one event and the next."""
+    """SimPy's environment, with a loop that has nothing between one event and the next.
+
+    Attributes:
+        played: events processed so far: what a run costs, told without a watch.
+    """
+
+    played = 0
 
     def play(self, until: Event) -> None:
         """Process events until ``until`` has been processed.
@@ -31,6 +37,7 @@ class Clock(simpy.Environment):
         queue = self._queue
         while until.callbacks is not None:
             self._now, _, _, event = heapq.heappop(queue)
+            self.played += 1
             callbacks, event.callbacks = event.callbacks, None  # type: ignore[assignment]
             for callback in callbacks:
                 callback(event)

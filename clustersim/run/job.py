@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Generator
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import simpy
@@ -18,7 +18,7 @@ import simpy
 from clustersim.checkpoint.interval import Predicted
 from clustersim.checkpoint.pattern import Pace
 from clustersim.faults.failure import FailureModel
-from clustersim.faults.process import Hit
+from clustersim.faults.process import Hit, What
 from clustersim.rng import stream
 from clustersim.run.afflictions import Afflictions
 from clustersim.run.alarms import Predictor, foreseen
@@ -42,7 +42,7 @@ from clustersim.run.workshop import Workshop
 
 Process = Generator[simpy.Event, Any, None]
 
-HEARD = frozenset({"failed", "removed", "repaired", "placed", "retired", "cured"})
+HEARD = frozenset(get_args(What))
 """Changes of a node's state that arrivals hear of."""
 
 
@@ -50,6 +50,7 @@ class Job:
     """One replica of a run.
 
     Attributes:
+        clock: the simulated time; ``env`` is the same.
         trainer: training and its saves.
         fleet: nodes, spares, the repair shop.
         storage: shared storage.
@@ -60,8 +61,8 @@ class Job:
         self.prepared, self._seed, self._replica = prepared, seed, replica
         scenario = prepared.scenario
         cluster = scenario.cluster
-        self._clock = Clock()
-        self.env: simpy.Environment = self._clock
+        self.clock = Clock()
+        self.env: simpy.Environment = self.clock
         env = self.env
         self.log = Log(events)
         arrivals = foreseen(prepared.arrivals(seed, replica), self._predictor())
@@ -126,7 +127,7 @@ class Job:
         """Run to the end and tell what came out."""
         limit = self.patience.limit_s
         end = delay(self.env, limit, "the end of the run")
-        self._clock.play(simpy.AnyOf(self.env, [self.process, end]))
+        self.clock.play(simpy.AnyOf(self.env, [self.process, end]))
         if not self._finished and not self.patience.hopeless:
             self._stop(limit)
         return self._result()
@@ -139,10 +140,10 @@ class Job:
                     yield from self._come_back()
                 yield from self.trainer.train()
                 break
-            except simpy.Interrupt as interrupt:
-                if isinstance(interrupt.cause, Hit):
-                    self._struck(interrupt.cause)
-                elif interrupt.cause is TURN:
+            except simpy.Interrupt as broken:
+                if isinstance(broken.cause, Hit):
+                    self._struck(broken.cause)
+                elif broken.cause is TURN:
                     self._turned()
                 elif self._attempt.under_way:
                     self._book_recovery(self.env.now)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-import simpy
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -15,7 +14,7 @@ from clustersim.run.prepared import Prepared
 from clustersim.run.result import RunResult
 from clustersim.scenario.schema import Scenario
 from tests.contracts.test_engines import KINDS, instants, run, scenario
-from tests.run.synthetic import planted
+from tests.run.synthetic import counted, planted
 
 MEETING: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "copies beside copies": ("checkfreq", {"snapshots": 2, "copy_bandwidth": 200e3, "interval": {"steps": 1}, "overlap": True}, {}),
@@ -109,23 +108,9 @@ def test_saves_are_left_out_at_any_interval(kind: str, interval: float, step: fl
     same(*(Job(Prepared(made, step, jump=jump), 0, 0).run() for jump in (True, False)))
 
 
-def counted(made: Scenario, monkeypatch: pytest.MonkeyPatch) -> tuple[Any, int]:
-    """A run, and the events that it took."""
-    events = 0
-    step = simpy.Environment.step
-
-    def one(env: simpy.Environment) -> None:
-        nonlocal events
-        events += 1
-        step(env)
-
-    monkeypatch.setattr(simpy.Environment, "step", one)
-    return Job(Prepared(made, 1.0), 0, 0, events=False).run(), events
-
-
 @pytest.mark.parametrize("name", MEETING)
-def test_the_cost_of_a_run_does_not_grow_with_its_saves(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    result, events = counted(meeting(name, steps=10**6), monkeypatch)
+def test_the_cost_of_a_run_does_not_grow_with_its_saves(name: str) -> None:
+    result, events = counted(Prepared(meeting(name, steps=10**6), 1.0))
     assert result.steps == 10**6
     assert events < 10
 
@@ -133,10 +118,10 @@ def test_the_cost_of_a_run_does_not_grow_with_its_saves(name: str, monkeypatch: 
 @pytest.mark.parametrize(
     "name", ["uploads at once", "streams behind each other", "peers beside uploads", "host memory"]
 )
-def test_after_an_outage_the_arithmetic_takes_over_again(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_an_outage_the_arithmetic_takes_over_again(name: str) -> None:
     # A million steps with an outage in their midst: some tens of saves are played event by event, then none.
     made = meeting(name, 501_000.3, severity="storage", steps=10**6)
-    result, events = counted(made, monkeypatch)
+    result, events = counted(Prepared(made, 1.0))
     assert result.steps == 10**6
     assert events < 3000
 

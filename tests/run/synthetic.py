@@ -9,6 +9,7 @@ from typing import Any
 
 from clustersim.faults.failure import FailureModel
 from clustersim.faults.process import Arrivals, Hit, Site
+from clustersim.run.job import Job
 from clustersim.run.prepared import Prepared
 from clustersim.run.result import RunResult
 from clustersim.run.simulate import run_replica
@@ -125,3 +126,11 @@ def planted(*times: float, severity: str = "process", detection: float = 0.0, **
         "detection": detection,
         **keys,
     }
+
+
+def counted(prepared: Prepared) -> tuple[RunResult, int]:
+    """A run, and the events that it took."""
+    job = Job(prepared, 0, 0, events=False)
+    result = job.run()
+    assert job.clock.played > 0  # else nothing has been counted, and no bound on it could fail
+    return result, job.clock.played

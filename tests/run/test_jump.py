@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from clustersim.run.prepared import Prepared
 from clustersim.run.result import RunResult
 from clustersim.run.simulate import run_replica
-from tests.run.synthetic import build, job_failure, planted
+from tests.run.synthetic import build, counted, job_failure, planted
 
 ENGINES: dict[str, dict[str, Any]] = {
     "none": {"kind": "none"},
@@ -100,21 +100,7 @@ def test_any_disturbances(name: str, step: float, failures: list[float], outages
 
 
 def test_cost_does_not_grow_with_the_number_of_saves() -> None:
-    import simpy
-
-    events = 0
-    step = simpy.Environment.step
-
-    def counted(env: simpy.Environment) -> None:
-        nonlocal events
-        events += 1
-        step(env)
-
-    simpy.Environment.step = counted  # type: ignore[method-assign]
-    try:
-        scenario = build(checkpoint={"kind": "async", "interval": 20.0, "stall": 1.0, "persist": 5.0}, steps=10**9)
-        result = run_replica(Prepared(scenario, 1.0), 0, 0, events=False)
-    finally:
-        simpy.Environment.step = step  # type: ignore[method-assign]
+    scenario = build(checkpoint={"kind": "async", "interval": 20.0, "stall": 1.0, "persist": 5.0}, steps=10**9)
+    result, events = counted(Prepared(scenario, 1.0))
     assert result.steps == 10**9
     assert events < 10

@@ -71,28 +71,13 @@ def test_a_million_gpus_for_ninety_days() -> None:
 
 def test_cost_per_failure_does_not_depend_on_the_size_of_the_cluster() -> None:
     # Counted in events of the simulation, not in seconds: the same failures on 2,048 and on 65,536 nodes.
-    import simpy
-
-    from tests.run.synthetic import DAY, build
+    from tests.run.synthetic import DAY, build, counted
 
     def events(nodes: int) -> float:
-        count = 0
-        step = simpy.Environment.step
-
-        def counted(env: simpy.Environment) -> None:
-            nonlocal count
-            count += 1
-            step(env)
-
         cause = {"component": "node", "severity": "node", "mtbf": DAY * nodes / 8}
         scenario = build(nodes=nodes, spares=64, failures=[cause], stages={"start": 60.0}, repair=DAY, duration=50 * DAY,
                          checkpoint={"kind": "async", "interval": 600.0, "stall": 1.0, "persist": 30.0})  # fmt: skip
-        prepared = prepare(scenario, 6.0)
-        simpy.Environment.step = counted  # type: ignore[method-assign]
-        try:
-            result = run_replica(prepared, 0, 0, events=False)
-        finally:
-            simpy.Environment.step = step  # type: ignore[method-assign]
+        result, count = counted(prepare(scenario, 6.0))
         assert result.interruptions > 300
         return count / result.interruptions
 
