@@ -44,15 +44,13 @@ def balanced_counts(model: TransformerModel, stages: int) -> list[int]:
         InputError: a stage is left with nothing.
     """
     costs = _costs(model)
-    total, counts, done, stage = sum(costs), [0] * stages, 0.0, 0
+    total, counts, done = sum(costs), [0], 0.0
     for index, cost in enumerate(costs):
-        if stage == stages:
-            raise InputError(Problem(_PATH, f"'{BALANCED}' leaves nothing for the last of {stages} stages"))
-        counts[stage] += index < model.layers
+        counts[-1] += index < model.layers
         done += cost
-        if done > total * (stage + 1) / stages and index < len(costs) - 1:
-            stage += 1
-    if stage != stages - 1:
+        if done > total * len(counts) / stages and index < len(costs) - 1:
+            counts.append(0)
+    if len(counts) != stages:
         raise InputError(Problem(_PATH, f"'{BALANCED}' leaves nothing for the last of {stages} stages"))
     return counts
 

@@ -17,6 +17,8 @@ from clustersim.errors import InputError, Problem
 from clustersim.pipeline.step_stages import spread
 
 _TOKEN = re.compile(r"[EtmL|()]|\*\d+")
+MOST_SYMBOLS = 1_000_000
+"""Symbols of a layout, repetitions written out: more than any model has layers and any pipeline stages."""
 
 
 @dataclass(frozen=True)
@@ -106,12 +108,19 @@ def _expand(tokens: list[str]) -> list[str]:
         elif token.startswith("*"):
             if not stack[-1]:
                 raise _wrong(f"'{token}' repeats nothing: it stands behind a symbol or a group in parentheses")
-            stack[-1][-1] *= int(token[1:])
+            stack[-1][-1] = _repeated(stack[-1][-1], token[1:])
         else:
             stack[-1].append(token)
     if len(stack) > 1:
         raise _wrong("leaves a parenthesis open")
     return stack[0]
+
+
+def _repeated(symbols: str, times: str) -> str:
+    """The symbols ``times`` over; a number of very many digits is not even read."""
+    if len(times) > 9 or len(symbols) * int(times) > MOST_SYMBOLS:
+        raise _wrong(f"repeats too often at '*{times[:9]}': it may have {MOST_SYMBOLS:,} symbols when written out")
+    return symbols * int(times)
 
 
 def _stage(part: str, index: int) -> StageLayers:

@@ -62,6 +62,7 @@ def test_balanced_counts_experts_by_what_a_token_passes_and_needs_a_block_a_stag
     counts = layer_counts("balanced", V3, 8)
     assert sum(counts) == 61
     assert counts[0] > counts[-1]
-    with pytest.raises(InputError, match="leaves nothing for the last of 4 stages"):
-        layer_counts("balanced", TransformerModel.model_validate({"layers": 2, "hidden": 64, "heads": 2, "ffn_hidden": 256,
-                                                                  "vocab": 128}), 4)  # fmt: skip
+    small = TransformerModel.model_validate({"layers": 2, "hidden": 64, "heads": 2, "ffn_hidden": 256, "vocab": 128})
+    for stages in (4, 10**12):
+        with pytest.raises(InputError, match=f"leaves nothing for the last of {stages} stages"):
+            layer_counts("balanced", small, stages)
