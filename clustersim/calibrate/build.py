@@ -188,7 +188,8 @@ def fit_surface(op: str, precision: str, points: Iterable[tuple[dict[str, float]
 
 
 BLOCKS = (0.0, 64.0, 128.0, 256.0, 512.0)
-"""Queries that attention kernels take at a time: 64 and 128 on GPUs, up to 512 on CPUs."""
+"""Queries, or keys where these are more, that attention kernels take at a time: 64 and 128 on GPUs (FlashAttention-2,
+arXiv 2307.08691, section 3.3); 32 to 256 queries and 512 keys in PyTorch's CPU kernel (FlashAttentionKernel.cpp)."""
 
 
 def _fit_terms(op: str, points: Sequence[tuple[dict[str, float], float]], block: float) -> tuple[list[str], Fit]:

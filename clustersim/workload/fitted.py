@@ -82,8 +82,10 @@ class Quality(Block):
 
     @property
     def uncertainty(self) -> float:
-        """One standard deviation of a prediction, relative: the larger of residual and typical held-out error."""
-        return max(self.residual, self.held_out_typical or 0.0)
+        """One standard deviation of a prediction, relative: the larger of residual and typical held-out error (of a
+        profile that does not state the typical one, the root mean square)."""
+        unseen = self.held_out if self.held_out_typical is None else self.held_out_typical
+        return max(self.residual, unseen or 0.0)
 
 
 class Surface(Block):

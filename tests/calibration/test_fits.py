@@ -71,6 +71,9 @@ def test_points_kept_back_are_not_fitted() -> None:
     assert fit.coefficients == pytest.approx([1.0, 2.0])
     assert fit.quality.held_out == pytest.approx(math.log(3))
     assert (fit.quality.points, fit.quality.held_out_points) == (16, 4)
+    assert fit.quality.uncertainty == pytest.approx(1.4826 * math.log(3))
+    older = fit.quality.model_copy(update={"held_out_typical": None})  # a profile from before the typical error was kept
+    assert older.uncertainty == pytest.approx(math.log(3))
 
 
 SIZES = 2.0 ** np.arange(10, 31)
