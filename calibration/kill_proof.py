@@ -158,7 +158,7 @@ def predict(kill_at: Sequence[float], calibration: Killed, steps: int, interval:
 
 
 def proof(runs: int, steps: int = STEPS, size: str = "{}", limit_s: float = math.inf) -> dict[str, Any]:
-    """``runs`` killed runs (as many as begin within ``limit_s``).
+    """``runs`` killed runs (as many as begin within ``limit_s``, at least one).
 
     A short calibration run, killed once at its start, stands before each and after the last.
     A run is predicted from the two calibrations before and the two after it. The mean time between kills is the length of a
@@ -175,7 +175,7 @@ def proof(runs: int, steps: int = STEPS, size: str = "{}", limit_s: float = math
             calibrations.append(session.run([EARLY]))
             mtbf = mtbf_of(calibrations[0], steps)
             for seed in range(runs):
-                if time.monotonic() > end:
+                if tested and time.monotonic() > end:
                     break
                 calibrations.append(session.run([EARLY]))
                 kills = kill_times(seed, mtbf, 600)

@@ -137,3 +137,27 @@ def test_a_killed_run_by_hand(tmp_path: Path) -> None:
     walls = predict([2.55], seen, steps=40, interval=10, replicas=3)
     assert walls == pytest.approx(2.55 + 2.0 + 2.0)
     assert predict([], seen, steps=40, interval=10, replicas=1) == pytest.approx([4.0])
+
+
+def test_a_budget_of_nothing_leaves_one_killed_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    from calibration import kill_proof
+
+    class Undisturbed:
+        """Runs of 10 ms a step and a save; a run that is killed is back half a second later."""
+
+        def __init__(self, *_: object) -> None:
+            self.closed = False
+
+        def run(self, kill_at: list[float]) -> Killed:
+            killed = kill_at == [kill_proof.EARLY]
+            kills, ready = ([0.1], [0.6]) if killed else ([], [])
+            return Killed(0.9, kills=kills, ready=ready, times={"steps": [0.01], "saves": [0.01]})
+
+        def close(self) -> None:
+            self.closed = True
+
+    monkeypatch.setattr(kill_proof, "Session", Undisturbed)
+    monkeypatch.setattr(kill_proof, "kill_times", lambda *_: [])
+    found = kill_proof.proof(5, steps=60, limit_s=0.0)
+    assert found["runs"] == 1
+    assert found["mean_predicted_s"] == pytest.approx(60 * 0.01 + 3 * 0.01)  # a save every 15 steps, none at the end
