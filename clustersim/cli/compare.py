@@ -71,11 +71,12 @@ def command(
         from clustersim.report.ways_back import strategies_text
 
         say(comparison_text(found))
-        if differ_in_saving(loaded):
-            say(f"\n{engines_text(found.to_dict()['scenarios'], saving)}\n")
         document = found.to_dict()
+        if differ_in_saving(loaded):
+            say(f"\n{engines_text(document['scenarios'], saving)}")
         back = strategies_text(document["scenarios"], recovery, document["runs"])
-        say(f"\n{back}" if back else "")
+        if back:
+            say(f"\n{back}")
     failed = [outcome.label for outcome in found.outcomes if outcome.error is not None]
     if failed:
         raise NegativeAnswer(f"not simulated: {', '.join(failed)}")

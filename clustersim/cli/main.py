@@ -21,9 +21,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     130 interrupted.
     """
     for stream in (sys.stdout, sys.stderr):
-        if isinstance(
-            stream, io.TextIOWrapper
-        ):  # an old locale may lack letters of ours; a question mark is better than none
+        if isinstance(stream, io.TextIOWrapper):
+            # An old locale may lack letters of ours; a question mark is better than none.
             stream.reconfigure(errors="replace")
     sys.exit(guarded(arguments))
 
