@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from clustersim.report.documents import checkpoint_document
 from clustersim.report.study_text import table
-from clustersim.report.summary import duration, short
+from clustersim.report.summary import rough_bytes, rough_duration
 from clustersim.shown import cut, printable
 
 if TYPE_CHECKING:
@@ -89,23 +89,18 @@ def _row(document: Json) -> list[str]:
     first = min(tiers, key=lambda name: _durable(tiers[name]), default=None)
     shared = tiers.get("shared")
     steps = document["interval_steps"]
-    every = f"{steps:,} step{'s' * (steps != 1)}" if steps else _seconds(document["interval_s"])
+    every = f"{steps:,} step{'s' * (steps != 1)}" if steps else rough_duration(document["interval_s"])
     best, memory = document["interval_best_s"], document["host_memory_bytes"]
     last = shared or (tiers[first] if first else None)
     return [
-        _seconds(document["stall_mean_s"]),
-        f"{first} {_seconds(_durable(tiers[first]))}" if first and first != "shared" else "-",
-        _seconds(_durable(shared)) if shared else "-",
+        rough_duration(document["stall_mean_s"]),
+        f"{first} {rough_duration(_durable(tiers[first]))}" if first and first != "shared" else "-",
+        rough_duration(_durable(shared)) if shared else "-",
         every,
-        _seconds(best) if best else "-",
-        f"{short(float(f'{memory:.2g}'))}B" if memory else "-",
-        _seconds(last["restore_s"]) if last else "-",
+        rough_duration(best) if best else "-",
+        rough_bytes(memory),
+        rough_duration(last["restore_s"]) if last else "-",
     ]
-
-
-def _seconds(value: float | None) -> str:
-    """A duration to two figures."""
-    return duration(None if value is None else float(f"{value:.2g}"))
 
 
 def _durable(tier: Json) -> float:

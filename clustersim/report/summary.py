@@ -339,3 +339,16 @@ def duration(seconds: float | None) -> str:
         if abs(seconds) >= factor:
             return f"{seconds / factor:.3g} {unit}"
     return f"{seconds * 1e3:.3g} ms" if seconds else "0 s"
+
+
+def rough_duration(seconds: float | None) -> str:
+    """A duration to two figures, three from 100 on: ``1.3 min``, ``640 ms``."""
+    if seconds is None:
+        return "undefined"
+    number, unit = duration(seconds).split(" ")
+    return f"{float(number):.{3 if float(number) >= 99.5 else 2}g} {unit}"
+
+
+def rough_bytes(size: float) -> str:
+    """Bytes to two figures: ``15 GB``; ``-`` for none."""
+    return f"{short(float(f'{size:.2g}'))}B" if size else "-"

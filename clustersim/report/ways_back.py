@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from clustersim.report.study_text import table
-from clustersim.report.summary import duration, mean, short, way_line, wrapped
+from clustersim.report.summary import mean, rough_bytes, rough_duration, way_line, wrapped
 from clustersim.shown import cut, printable
 
 Json = dict[str, Any]
@@ -63,14 +63,14 @@ def _row(told: Json, run: Json) -> list[str]:
     cold, best = told["cold_spare_nodes"], told["best_interval_s"]
     back = math.fsum(way["share"] * way["total_s"] for way in told["ways"])
     return [
-        _seconds(back),
+        rough_duration(back),
         f"{mean(run.get('steps_lost')) or 0.0:,.0f}",
-        _seconds(mean(run.get("ledger_s.checkpoint_stall")) or 0.0),
+        rough_duration(mean(run.get("ledger_s.checkpoint_stall")) or 0.0),
         f"{told['spare_nodes']}" + (f" + {cold}" if cold else ""),
-        _bytes(told["extra_memory_bytes_per_node"]),
-        _bytes(told["network_bytes_per_node_per_step"]),
-        _bytes(told["network_bytes_per_recovery"]),
-        _seconds(best) if best else "-",
+        rough_bytes(told["extra_memory_bytes_per_node"]),
+        rough_bytes(told["network_bytes_per_node_per_step"]),
+        rough_bytes(told["network_bytes_per_recovery"]),
+        rough_duration(best) if best else "-",
     ]
 
 
@@ -85,13 +85,3 @@ def _stages(known: Sequence[tuple[str, Json, Json]]) -> list[str]:
         strategy, *rest = key.split("\n")
         lines += [*wrapped(f"{', '.join(names)}: strategy {strategy}"), *rest]
     return lines
-
-
-def _seconds(value: float) -> str:
-    """A duration to two figures, three from 100 on."""
-    number, unit = duration(value).split(" ")
-    return f"{float(number):.{3 if float(number) >= 99.5 else 2}g} {unit}"
-
-
-def _bytes(value: float) -> str:
-    return f"{short(float(f'{value:.2g}'))}B" if value else "-"

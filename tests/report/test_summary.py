@@ -14,6 +14,8 @@ from clustersim.report.summary import (
     ledger_bars,
     percent,
     quantity,
+    rough_bytes,
+    rough_duration,
     run_summary,
     short,
     span,
@@ -122,6 +124,12 @@ def test_intervals() -> None:
     assert percent(of(0.9331)) == "93.31%"
     assert quantity(of(1e12, 2e10)) == "1 T ± 2%"
     assert span(None) == "never"
+
+
+def test_tables_take_two_figures_in_the_unit_that_is_shown() -> None:
+    assert [rough_duration(value) for value in (0.0, 0.0414, 0.3107, 80.0, 220.0, 7200.0, None)] == [
+        "0 s", "41 ms", "311 ms", "1.3 min", "3.7 min", "2 h", "undefined"]  # fmt: skip
+    assert [rough_bytes(value) for value in (0.0, 15.43e9, 2.61e12)] == ["-", "15 GB", "2.6 TB"]
 
 
 def test_rare_interruptions_are_as_rare_as_they_are() -> None:
