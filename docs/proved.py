@@ -18,8 +18,8 @@ from clustersim import __version__
 
 HEAD = """# Proofs
 
-What `make prove` shows and `make test` leaves out: many seeds, failures at every event, kills at random moments, hours of
-work. Written by `python docs/proved.py build/proofs.xml` from its report; nothing here is written by hand.
+What `make prove` shows and `make test` leaves out: many seeds, failures at every event, kills at random moments, speeds.
+Written by `python docs/proved.py build/proofs.xml` from its report; nothing here is written by hand.
 
 Version {version}, {day}, {cores} cores ({machine}), Python {python}: {passed} of {all} cases passed{rest}.
 
