@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
+
+from clustersim.errors import InputError, Problem
 
 Scenarios = Annotated[
     list[str], typer.Argument(metavar="SCENARIO", help="YAML files; `-` reads standard input.", show_default=False)
@@ -41,9 +44,17 @@ Verbose = Annotated[int, typer.Option("--verbose", "-v", count=True, help="Say m
 
 
 def _named(folder: str | None) -> str | None:
-    """Refuse an empty name (a shell variable that is not set), which would mean the working folder."""
-    if folder is not None and not folder.strip():
+    """Refuse an empty name (a shell variable that is not set), which would mean the working folder, and what cannot become a
+    folder since a file stands there: before anything runs."""
+    if folder is None:
+        return None
+    if not folder.strip():
         raise typer.BadParameter("the name of a folder is empty; '.' is the working folder")
+    path = Path(folder)
+    found = next((place for place in (path, *path.parents) if place.exists()), None)
+    if found is not None and not found.is_dir():
+        told = "is a file; -o needs the name of a folder" if found == path else "cannot be written to: Not a directory"
+        raise InputError(Problem("", told).at(folder))
     return folder
 
 

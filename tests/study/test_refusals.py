@@ -122,12 +122,14 @@ def test_one_replica_decides_nothing_and_says_so(tiny: str, capsys: pytest.Captu
     assert "give --replicas 2 or more" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize("command", [["run"], ["sweep", "--over", "cluster.spare_nodes=0,1"], ["compare", "TINY"]])
-@pytest.mark.parametrize("folder", ["", " ", "TINY"])
+@pytest.mark.parametrize("command", [["run"], ["sweep", "--over", "cluster.spare_nodes=0,1"], ["compare", "TINY"], ["plan"]])
+@pytest.mark.parametrize("folder", ["", " ", "TINY", "TINY/below"])
 def test_results_go_into_a_folder_that_has_a_name(
     tiny: str, command: list[str], folder: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    arguments = [tiny if word == "TINY" else word for word in [command[0], "TINY", *command[1:], "-q", "-o", folder]]
+    arguments = [word.replace("TINY", tiny) for word in [command[0], "TINY", *command[1:], "-q", "-o", folder]]
     assert guarded(arguments) == 2
-    told = capsys.readouterr().err
-    assert ("is a file; -o needs the name of a folder" if folder == "TINY" else "folder is empty") in " ".join(told.split())
+    told = capsys.readouterr()
+    assert told.out == ""  # before anything runs
+    words = {"TINY": "is a file; -o needs the name of a folder", "TINY/below": "cannot be written to: Not a directory"}
+    assert words.get(folder, "folder is empty") in " ".join(told.err.split())
