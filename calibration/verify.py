@@ -99,21 +99,28 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     device, out = Device.choose(options.device), Path(options.out)
     out.mkdir(parents=True, exist_ok=True)
+    path = out / "verify.json"
+    try:
+        results = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    except ValueError as error:
+        print(f"{path}: is damaged: {error}; move it away, or choose another folder", file=sys.stderr)
+        return 2
     for part in chosen:
         started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         print(f"{part} …", file=sys.stderr, flush=True)
         found = {"date": started, "device": device.header(), **RUN[part](budget / len(chosen), options.quick, device)}
-        merge(out / "verify.json", part, found)
+        results[part] = found
+        write(path, results)
         print("\n".join(table(part, found)), flush=True)
-    figure(json.loads((out / "verify.json").read_text(encoding="utf-8")), out / "verify.png")
+    figure(results, out / "verify.png")
     return 0
 
 
-def merge(path: Path, part: str, found: dict[str, Any]) -> None:
-    """Put one part's results beside those of earlier runs."""
-    known = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    known[part] = found
-    path.write_text(json.dumps(known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+def write(path: Path, results: dict[str, Any]) -> None:
+    """Results by part, those of earlier runs among them; whole or not at all."""
+    fresh = path.with_suffix(".part")
+    fresh.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    fresh.replace(path)
 
 
 def table(part: str, found: dict[str, Any]) -> list[str]:

@@ -55,6 +55,9 @@ def test_wrong_options_are_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     assert "--budget" in capsys.readouterr().err
     assert verify(["pipelines", "-o", str(tmp_path)]) == 2
     assert "there is no part 'pipelines'" in capsys.readouterr().err
+    (tmp_path / "verify.json").write_text("{")
+    assert verify(["single", "-o", str(tmp_path), "--quick", "--budget", "1s"]) == 2
+    assert "verify.json: is damaged" in capsys.readouterr().err
     (tmp_path / "gemm.jsonl").write_text('{"type":"header"}\n')
     assert main(["gemm", "-o", str(tmp_path), "--device", "cpu", "--budget", "5 s"]) == 2
     assert "gemm.jsonl:1: checksum is wrong" in capsys.readouterr().err
