@@ -88,6 +88,10 @@ class FailureModel(Part, family="failure"):
         """
         raise TypeError(f"{type(self).__name__} has no rate")
 
+    def frequency(self, site: Site) -> float:
+        """Arrivals a second in the long run, those included that interrupt nothing."""
+        return self.rate(site)
+
     def arrivals(self, site: Site) -> Arrivals | None:
         """The failures of this cause at a site (the job's places, or a block of spare places); None where it has none.
 

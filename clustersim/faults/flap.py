@@ -9,9 +9,9 @@ import numpy as np
 from pydantic import model_validator
 
 from clustersim.distributions import Constant, Distribution, Exponential
+from clustersim.faults.clocked import ClockedArrivals
 from clustersim.faults.failure import Component, FailureModel, Severity
-from clustersim.faults.hazard.calendar import Calendar, Clock
-from clustersim.faults.hazard.marks import LONGEST_S
+from clustersim.faults.hazard.calendar import Calendar
 from clustersim.faults.process import Arrivals, Hit, Site
 from clustersim.units import PositiveSeconds
 
@@ -64,33 +64,29 @@ class LinkFlap(FailureModel, kind="link-flap"):
         """Crashes a second: flaps that last for longer than ``tolerate`` (calendars left aside)."""
         return 0.0 if site.block is not None else site.units(self) / self.mtbf * share_over(self.outage, self.tolerate)
 
+    def frequency(self, site: Site) -> float:
+        """Flaps a second."""
+        return 0.0 if site.block is not None else site.units(self) / self.mtbf
+
     def arrivals(self, site: Site) -> Arrivals | None:
         """Flaps of the links of the job's places; those of spares stop nobody."""
         units = site.units(self)
         return None if site.block is not None or units == 0 else _Flaps(self, site, units)
 
 
-class _Flaps(Arrivals):
-    """A Poisson process on the calendar's clock; outages draw from a stream of their own."""
+class _Flaps(ClockedArrivals):
+    """Flaps; outages draw from a stream of their own."""
 
     def __init__(self, cause: LinkFlap, site: Site, units: int) -> None:
-        self._cause, self._site, self._units = cause, site, units
-        self._clock = Clock.of(cause.calendar, site.horizon_s if math.isfinite(site.horizon_s) else LONGEST_S)
-        self._rng = site.streams(f"failure/{cause.name}", *site.ids)
+        super().__init__(cause, site, units, cause.mtbf, cause.calendar)
+        self._cause = cause
         self._outages = site.streams(f"outage/{cause.name}", *site.ids)
         self._detection = site.streams(f"detection/{cause.name}", *site.ids)
         self._repair = site.streams(f"repair/{cause.name}", *site.ids)
-        self._reading, self._aim = 0.0, 0.0
-        self._advance()
-
-    def _advance(self) -> None:
-        self._reading += float(self._rng.exponential(self._cause.mtbf / self._units))
-        self._aim = float(self._rng.random()) * self._units
-        self.next_s = self._clock.when(self._reading)
 
     def pop(self) -> Hit:
-        cause, unit = self._cause, int(self._aim)
-        first, last = self._site.places(cause, unit, self._units, self._aim - unit)
+        cause = self._cause
+        first, last = self._places(cause)
         outage = cause.outage.sample(self._outages)
         hit = Hit(self.next_s, cause, first, last, 0.0, 0.0, extra=Flap(outage))
         if outage > cause.tolerate:

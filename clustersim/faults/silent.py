@@ -51,7 +51,11 @@ class SilentCorruption(FailureModel, kind="silent-corruption", aliases=("sdc",))
     def rate(self, site: Site) -> float:
         """Corruptions a second that are noticed in the end."""
         found = 1.0 if self.check is not None else self.coverage
-        return site.units(self) / self.mtbf * found if site.block is None else 0.0
+        return self.frequency(site) * found
+
+    def frequency(self, site: Site) -> float:
+        """Corruptions a second."""
+        return site.units(self) / self.mtbf if site.block is None else 0.0
 
     @property
     def overhead(self) -> float:

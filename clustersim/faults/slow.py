@@ -12,9 +12,10 @@ from typing import Literal, NamedTuple
 from pydantic import Field
 
 from clustersim.distributions import Constant, Distribution
+from clustersim.faults.clocked import ClockedArrivals
 from clustersim.faults.factor import Factor
 from clustersim.faults.failure import FailureModel, Severity
-from clustersim.faults.hazard.calendar import Calendar, Clock
+from clustersim.faults.hazard.calendar import Calendar
 from clustersim.faults.process import Arrivals, Hit, Site
 from clustersim.faults.watch import StragglerWatch
 from clustersim.part import Block
@@ -65,9 +66,16 @@ class FailSlow(FailureModel, kind="fail-slow", aliases=("straggler",)):
         """Interruptions a second: 0, an episode by itself stops nothing."""
         return 0.0
 
+    def _units(self, site: Site) -> int:
+        return 1 if self.what == "cluster" else site.units(self)
+
+    def frequency(self, site: Site) -> float:
+        """Episodes a second."""
+        return 0.0 if site.block is not None else self._units(site) / self.mtbf
+
     def arrivals(self, site: Site) -> Arrivals | None:
         """Episodes on the job's places; spares have no work to be slow at."""
-        units = 1 if self.what == "cluster" else site.units(self)
+        units = self._units(site)
         return None if site.block is not None or units == 0 else _Episodes(self, site, units)
 
     def busy_share(self, units: int) -> float:
@@ -75,28 +83,19 @@ class FailSlow(FailureModel, kind="fail-slow", aliases=("straggler",)):
         return -math.expm1(-units * self.length.mean_s() / self.mtbf)
 
 
-class _Episodes(Arrivals):
-    """A Poisson process on the calendar's clock; depth, length and the watch draw from streams of their own."""
+class _Episodes(ClockedArrivals):
+    """Episodes; depth, length and the watch draw from streams of their own."""
 
     def __init__(self, cause: FailSlow, site: Site, units: int) -> None:
-        self._cause, self._site, self._units = cause, site, units
-        horizon = site.horizon_s if site.horizon_s < float("inf") else 100 * 365 * 86400.0
-        self._clock, self._reading = Clock.of(cause.calendar, horizon), 0.0
-        self._rng = site.streams(f"failure/{cause.name}", *site.ids)
+        super().__init__(cause, site, units, cause.mtbf, cause.calendar)
+        self._cause = cause
         self._marks = site.streams(f"episode/{cause.name}", *site.ids)
         self._watch = site.streams(f"detection/{cause.name}", *site.ids)
         self._repair = site.streams(f"repair/{cause.name}", *site.ids)
-        self._advance()
-
-    def _advance(self) -> None:
-        self._reading += float(self._rng.exponential(self._cause.mtbf / self._units))
-        self._aim = float(self._rng.random()) * self._units
-        self.next_s = self._clock.when(self._reading)
 
     def pop(self) -> Hit:
-        cause, unit = self._cause, int(self._aim)
-        first, last = (0, self._site.nodes) if cause.what == "cluster" else (
-            self._site.places(cause, unit, self._units, self._aim - unit))  # fmt: skip
+        cause = self._cause
+        first, last = (0, self._site.nodes) if cause.what == "cluster" else self._places(cause)
         length, factor = cause.length.sample(self._marks), cause.depth.sample(self._marks)
         watch = cause.watch if cause.what != "cluster" else None
         noticed = None if watch is None else watch.notice(factor, length, self._watch)

@@ -64,6 +64,10 @@ class LossSpike(FailureModel, kind="loss-spike"):
         """Spikes a second that make the job go back."""
         return 0.0 if site.block is not None else (1 - self.passes) / self.mtbf
 
+    def frequency(self, site: Site) -> float:
+        """Spikes a second, those that pass included."""
+        return 0.0 if site.block is not None else 1 / self.mtbf
+
     def arrivals(self, site: Site) -> Arrivals | None:
         """A Poisson process of the job."""
         return None if site.block is not None else _Spikes(self, site)
