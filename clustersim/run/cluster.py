@@ -39,9 +39,8 @@ class State(IntEnum):
 
 
 _DOWN = [state in (State.FAILED, State.QUEUED, State.IN_REPAIR) for state in State]
-WORKING, FAILED, QUEUED, IN_REPAIR, SPARE, RETIRED, OFF, STARTING = range(
-    8
-)  # plain integers: the enumeration's own cost shows in a run
+# plain integers: the enumeration's own cost shows in a run
+WORKING, FAILED, QUEUED, IN_REPAIR, SPARE, RETIRED, OFF, STARTING = range(8)
 
 
 class Fleet:

@@ -73,9 +73,9 @@ class Job:
         shop = Workshop(scenario.repair, self.draws, self.strikes.will_fail)
         self.fleet.grown = self.strikes.grow
         self.fleet.shop = None if shop.plain else shop
-        self.storage = SharedStorage(env, cluster.storage)
-        if prepared.shared:
-            self.storage = Resources(env, cluster.storage, prepared.shop.capacity)
+        self.storage: SharedStorage = (
+            Resources(env, cluster.storage, prepared.shop.capacity) if prepared.shared else SharedStorage(env, cluster.storage)
+        )
         self.ledger = Ledger()
         self.trainer = Trainer(env, prepared, self.storage, self.ledger, self.log, prepared.luck(seed, replica))
         self.afflictions = Afflictions(self)
