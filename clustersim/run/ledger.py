@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 
-from clustersim.checkpoint.pattern import Books, Pattern, book_steps
+from clustersim.checkpoint.pattern import Books, Pace, book_steps
 from clustersim.checkpoint.stretch import Stretch
 from clustersim.recovery.stages import Section, Spent
 
@@ -122,18 +122,18 @@ class Ledger:
         return {category: math.fsum(values) for category, values in terms.items()}
 
     def _kept(self) -> Iterator[Books]:
-        """Books of all that is kept; whole legs of one pattern are counted together."""
-        counted: dict[Pattern, tuple[list[int], list[int], list[float]]] = {}
+        """Books of all that is kept; whole legs of one pace are counted together."""
+        counted: dict[Pace, tuple[list[int], list[int], list[float]]] = {}
         for piece in self.pieces:
             if piece.books is not None:
                 yield piece.books
             elif piece.stretch is not None:
-                steps, slow, stalls = counted.setdefault(piece.stretch.pattern, ([], [], []))
+                steps, slow, stalls = counted.setdefault(piece.stretch.pattern.pace, ([], [], []))
                 steps.append(piece.step_to - piece.step_from)
                 slow.append(piece.stretch.slow_steps(piece.legs))
                 stalls.append(piece.stretch.stall_s(piece.legs))
-        for pattern, (steps, slow, stalls) in counted.items():
-            yield book_steps(pattern.pace, sum(steps), sum(slow), math.fsum(stalls))
+        for pace, (steps, slow, stalls) in counted.items():
+            yield book_steps(pace, sum(steps), sum(slow), math.fsum(stalls))
 
     @property
     def trained_s(self) -> float:

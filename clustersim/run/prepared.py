@@ -38,7 +38,9 @@ SLOW_LEVELS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 
 YEAR_S = 365 * 86400.0
 MOST_HITS = 1e8
-"""Most failures of one cause in a run; a hundred times as many as a job that does nothing but come back ever sees."""
+"""Most arrivals of one cause in a run. At some 40 µs each they take an hour: beyond it a unit has slipped."""
+MOST_PATTERNS = 512
+"""Patterns (some 10 KB each) that are remembered: slow nodes make new ones in every replica, memory must not grow with them."""
 LONGEST_S = 10_000 * YEAR_S
 """Longest run, in wall time if nothing goes wrong: beyond it a digit has slipped in, and a run would hardly ever end."""
 
@@ -121,8 +123,7 @@ class Prepared:
         """Refuse failures that strike so often that no run would ever end: a unit has slipped."""
         length, site = min(self.horizon_s, self.nominal_s), self.job_site()
         for index, cause in enumerate(self.causes):
-            mtbf = getattr(cause, "mtbf", None)
-            if mtbf is not None and (hits := max(1, site.units(cause)) * length / mtbf) > MOST_HITS:
+            if (hits := length * cause.frequency(site)) > MOST_HITS:
                 raise InputError(Problem(f"failures.{index}.mtbf", f"makes '{cause.name}' strike {hits:.2g} times in a run; at "
                                                                    f"most {MOST_HITS:.0e} are simulated"))  # fmt: skip
 
@@ -250,6 +251,8 @@ class Prepared:
             return slowed
         key = (slowed, thin)
         if key not in self._both:
+            if len(self._both) >= KNOWN:
+                self._both.clear()
             nominal = self.pace
             self._both[key] = thin._replace(step_s=thin.step_s + slowed.step_s - nominal.step_s,
                                             saving_s=thin.saving_s + slowed.saving_s - nominal.saving_s,
@@ -316,13 +319,17 @@ class Prepared:
     def pattern_at(self, pace: Pace, every: Every | None = None) -> Pattern:
         """What repeats at a pace (and with another interval than the first)."""
         key = (pace, every or self.every)
-        if key not in self._patterns:
+        pattern = self._patterns.get(key)
+        if pattern is None:
             engine, shop = self.scenario.checkpoint, self.shop
             if self._meet(*key):
-                self._patterns[key] = PlayedPattern(key[1], pace, self.saves, engine.when_busy, shop, self.lanes)
+                pattern = PlayedPattern(key[1], pace, self.saves, engine.when_busy, shop, self.lanes)
             else:
-                self._patterns[key] = Pattern(key[1], pace, self.saves, engine.when_busy, shop.depth)
-        return self._patterns[key]
+                pattern = Pattern(key[1], pace, self.saves, engine.when_busy, shop.depth)
+            if len(self._patterns) >= MOST_PATTERNS:
+                del self._patterns[next(iter(self._patterns))]  # the oldest
+            self._patterns[key] = pattern
+        return pattern
 
     def _meet(self, pace: Pace, every: Every) -> bool:
         """Whether moves of saves may share what they cross, or wait for each other, at a pace and an interval."""

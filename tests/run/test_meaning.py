@@ -282,3 +282,10 @@ def test_failures_that_no_run_would_outlast_are_refused() -> None:
     made = build(duration=10 * 86400.0, failures=[{"name": "flood", "component": "job", "mtbf": 1e-3, "severity": "process"}])
     with pytest.raises(InputError, match=r"failures\.0\.mtbf.*'flood' strike 8\.6e\+08 times"):
         Prepared(made, 1.0)
+
+
+def test_what_the_whole_job_meets_is_not_counted_once_a_node() -> None:
+    often = {"kind": "false-alarm", "mtbf": 60.0}  # 1,440 a day, whatever the size of the job
+    Prepared(build(nodes=131072, duration=90 * 86400.0, failures=[often]), 1.0)
+    with pytest.raises(InputError, match="'link-flap' strike"):
+        Prepared(build(duration=10 * 86400.0, failures=[{"kind": "link-flap", "mtbf": 1e-3, "outage": 5.0}]), 1.0)

@@ -13,7 +13,7 @@ from clustersim.pipeline.conditions import Conditions, StepTime
 from clustersim.run.clock import at
 from clustersim.run.job import Job
 from clustersim.run.pace import FixedStep, Pace, Paces
-from clustersim.run.prepared import Prepared
+from clustersim.run.prepared import MOST_PATTERNS, Prepared
 from tests.run.synthetic import build, planted
 
 
@@ -91,3 +91,13 @@ def test_a_change_of_pace_during_recovery_holds_from_the_first_step() -> None:
     result = run([(6.0, SLOW)], steps=4, stages={"start": 10.0}, failures=[planted(5.0)])
     assert result.ledger_s["start"] == pytest.approx(10.0)
     assert result.wall_s == pytest.approx(5 + 10 + 4 * 3)
+
+
+def test_what_is_remembered_of_slow_nodes_is_bounded() -> None:
+    prepared = Prepared(build(checkpoint={"kind": "async", "interval": 600.0, "stall": 1.0, "persist": 5.0}, steps=10), 1.0)
+    whole = prepared.pattern_at(prepared.pace._replace(step_s=2.0))
+    for more in range(2 * MOST_PATTERNS):
+        prepared.pattern_at(prepared.pace._replace(step_s=3.0 + more))
+    assert len(prepared._patterns) == MOST_PATTERNS
+    again = prepared.pattern_at(prepared.pace._replace(step_s=2.0))
+    assert again is not whole and again.cycle == whole.cycle
