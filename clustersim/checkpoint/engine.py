@@ -26,6 +26,9 @@ from clustersim.units import Bytes, PositiveBytesPerSecond, Seconds
 Resource = Literal["copy-engine", "host-memory", "network", "disk", "storage"]
 """What transfers cross: GPUs' copies to host memory, its bandwidth, the NICs of training, the local disks, shared storage."""
 
+Restore = Literal["all-read", "broadcast", "peer", "reshard"]
+"""How a copy comes back from shared storage, see ``CheckpointEngine.restore``."""
+
 HOST_TO_DEVICE = 54.8 / 46.8
 """Copies to a GPU ÷ copies from it (H100 PCIe, https://github.com/aigatech/vpbenchmarking: 54.8 and 46.8 GB/s)."""
 
@@ -152,7 +155,7 @@ class CheckpointEngine(Part, family="checkpoint engine", key="engine"):
     """Saves that may be in flight at once: copies that the staging memory holds."""
     queued: bool = True
     """Of saves in flight the background parts go out one by one; false: at once, and share what they cross."""
-    restore: Literal["all-read", "broadcast", "peer", "reshard"] = "all-read"
+    restore: Restore = "all-read"
     """``all-read``: every rank reads its weights and its own optimizer shard; ``broadcast``: each byte is read once and
     sent on over the network; ``peer``: every node fetches its part from another node, none from storage; ``reshard``: the
     layout has changed, so every node opens all files, reads an even part of the bytes, and sends on what others need."""

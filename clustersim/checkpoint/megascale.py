@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-from clustersim.checkpoint.engine import CheckpointEngine, SaveSite, Transfer
+from clustersim.checkpoint.engine import CheckpointEngine, Restore, SaveSite, Transfer
 from clustersim.checkpoint.tiers import Tier
 
 
@@ -15,7 +13,7 @@ class MegaScale(CheckpointEngine, kind="megascale", aliases=("two-stage",)):
     Jiang et al., NSDI 2024 (arXiv 2402.15627).
     """
 
-    restore: Literal["all-read", "broadcast", "peer", "reshard"] = "broadcast"
+    restore: Restore = "broadcast"
 
     def save(self, site: SaveSite) -> tuple[Transfer, ...]:
         """A blocking copy to host memory, which outlives the trainer, then the upload."""

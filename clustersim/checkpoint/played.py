@@ -117,15 +117,12 @@ class PlayedPattern(Pattern):
     def leg_after(self, play: Play, save: Outlay) -> Leg:
         """The leg that starts with what is under way now, its save's stall as it would be alone."""
         chains = sum(not under.back.done for under in play.under)
-        alike = self.pace.saving_s == self.pace.step_s
-        busy, slot = (0.0, 0.0) if alike and chains < self.depth else self._ahead(play)
+        even = self.pace.saving_s == self.pace.step_s
+        busy, slot = (0.0, 0.0) if even and chains < self.depth else (self._slow_s(play), self._slot_s(play))
         return make_leg(self.every, self.pace, save, busy, self._when_busy, slot)
 
-    def _ahead(self, play: Play) -> tuple[float, float]:
-        """Seconds for which steps are slow, and until there is room for one more save."""
-        return self._slow_s(play), self._slot_s(play)
-
     def _slow_s(self, play: Play) -> float:
+        """Seconds for which steps are slow from now on."""
         twin = play.copy()
         lanes = [save.back for save in twin.under] if self.shop.chain_slows else []
         if self.shop.uploads_slow:
@@ -134,6 +131,7 @@ class PlayedPattern(Pattern):
         return twin.until(lambda: all(lane.done for lane in left)) - play.now if left else 0.0
 
     def _slot_s(self, play: Play) -> float:
+        """Seconds until there is room for one more save."""
         twin = play.copy()
         left = [save.back for save in twin.under if not save.back.done]
         if len(left) < self.depth:

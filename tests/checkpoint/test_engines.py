@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ from clustersim.checkpoint.tiers import Tier
 from clustersim.errors import DoesNotFit, ImpossibleError
 from clustersim.run.job import Job
 from clustersim.run.prepared import Prepared
+from clustersim.scenario.load import load
 from clustersim.validation.checkpoint_jobs import KnownStep, prepared
 from tests.run.synthetic import build, job_failure, planted
 
+H100 = Path(__file__).parents[2] / "scenarios" / "512-h100-70b.yaml"
 GB = 1e9
 STATE = 160 * GB  # on 2 nodes of 8 GPUs: 10 GB a GPU, 80 GB a node
 STORAGE = {"kind": "shared-filesystem", "write_bandwidth": 16 * GB, "read_bandwidth": 32 * GB, "latency": 0.0}
@@ -163,18 +166,18 @@ def test_megascale_reads_once_and_survives_a_crash_in_host_memory() -> None:
 
 def test_ways_to_read_a_copy_back() -> None:
     # 16 replicas, ZeRO 1: all read 16 × the weights and the optimizer's state; 160 GB once; 8 files a node are opened.
-    def load(restore: str, **keys: Any) -> Any:
+    def read(restore: str, **keys: Any) -> Any:
         return made("async", layout={"dp": 16, "zero": 1}, restore=restore, storage={"latency": 0.5}, **keys).load
 
     job = made("async", layout={"dp": 16, "zero": 1})
     weights, rest, nic = job.state.weights, job.state.optimizer, job.scenario.cluster.node.network_bandwidth
-    assert load("all-read").bytes == pytest.approx(16 * weights + rest)
-    assert load("broadcast").bytes == pytest.approx(weights + rest)
-    assert load("broadcast").clients == 1
-    assert load("peer").bytes == 0
-    assert load("reshard").bytes == pytest.approx(weights + rest)
-    assert load("reshard").seconds == pytest.approx(0.5 * 8 + (16 * weights + rest) / 2 / nic)
-    assert load("broadcast", content="weights").bytes == pytest.approx(weights)
+    assert read("all-read").bytes == pytest.approx(16 * weights + rest)
+    assert read("broadcast").bytes == pytest.approx(weights + rest)
+    assert read("broadcast").clients == 1
+    assert read("peer").bytes == 0
+    assert read("reshard").bytes == pytest.approx(weights + rest)
+    assert read("reshard").seconds == pytest.approx(0.5 * 8 + (16 * weights + rest) / 2 / nic)
+    assert read("broadcast", content="weights").bytes == pytest.approx(weights)
 
 
 # -- luck: saves that fail, copies that cannot be read
@@ -259,11 +262,7 @@ def test_the_watchdog() -> None:
 
 def test_an_upload_over_trainings_own_network_slows_steps_beside_it() -> None:
     # The step model answers: a share of each node's NICs is taken while the upload runs.
-    from pathlib import Path
-
-    from clustersim.scenario.load import load
-
-    base = load(str(Path(__file__).parents[2] / "scenarios" / "512-h100-70b.yaml"))
+    base = load(H100)
     own, shared = (Prepared(base.replace("checkpoint", {"engine": "async", "interval": "10 min", "uplink": uplink}))
                    for uplink in ("own", "training"))  # fmt: skip
     assert own.pace.saving_s == own.pace.step_s
@@ -280,11 +279,7 @@ def test_an_upload_over_trainings_own_network_slows_steps_beside_it() -> None:
 @pytest.mark.parametrize("jump", [True, False])
 def test_steps_are_slow_beside_uploads_over_trainings_network_and_beside_nothing_else(jump: bool) -> None:
     # Copies to peers go in the gaps and slow nothing; an upload in 8 saves slows the steps that start while it is under way.
-    from pathlib import Path
-
-    from clustersim.scenario.load import load
-
-    base = load(str(Path(__file__).parents[2] / "scenarios" / "512-h100-70b.yaml")).replace({
+    base = load(H100).replace({
         "failures": [], "training.duration": None, "training.steps": 80})  # fmt: skip
     engine = {"engine": "gemini", "uplink": "training", "persist_every": 8}
     job = Prepared(base.replace("checkpoint", engine), jump=jump)
@@ -298,11 +293,7 @@ def test_steps_are_slow_beside_uploads_over_trainings_network_and_beside_nothing
 
 
 def test_idle_gaps_of_the_network_are_those_of_the_step_model() -> None:
-    from pathlib import Path
-
-    from clustersim.scenario.load import load
-
-    base = load(str(Path(__file__).parents[2] / "scenarios" / "512-h100-70b.yaml"))
+    base = load(H100)
     job = Prepared(base.replace("checkpoint", {"engine": "gemini"}))
     assert 0 < job.site.step.network_s < job.site.step.seconds
     assert 0 < job.site.step.update_s < job.site.step.seconds

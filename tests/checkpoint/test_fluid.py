@@ -166,7 +166,7 @@ def test_an_upload_over_trainings_network_takes_its_share_from_copies_to_peers()
     assert durable[0][Tier.PEER] == pytest.approx(0.5 + 80 / (40 - 8))
     assert durable[0][Tier.SHARED] == pytest.approx(10.0)
     assert isinstance(job.pattern, PlayedPattern)
-    leg = job.pattern.prefix(job.pattern.saves.__len__() - 1)[0][0]
+    leg = job.pattern.prefix(len(job.pattern.saves) - 1)[0][0]
     assert leg.lags is not None
     assert leg.lags[Tier.PEER] == pytest.approx(0.5 + 80 / (40 - 8))
     own = made("gemini", network=1.0, persist_every=5, interval={"steps": 10})

@@ -35,6 +35,15 @@ def test_a_bad_file_is_told_without_traceback(tmp_path: Path, capsys: pytest.Cap
     assert "Traceback" not in error
 
 
+def test_a_log_that_watches_no_time_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "log.csv"
+    file.write_text("node,start,end\n" + 3 * "a,2024-05-01T00:00:00Z,2024-05-01T00:00:00Z\n", encoding="utf-8")
+    assert guarded(["fit", "failures", str(file)]) == 2
+    error = capsys.readouterr().err
+    assert "every fault is at one instant" in error
+    assert "Traceback" not in error
+
+
 def test_too_few_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "log.csv"
     file.write_text("node,start_s,end_s\na,1,2\n", encoding="utf-8")

@@ -40,13 +40,13 @@ def calls_per_failure(nodes: int, days: float, causes: tuple[dict[str, Any], ...
 def test_a_failure_costs_the_same_in_a_cluster_64_times_as_large(causes: tuple[dict[str, Any], ...]) -> None:
     # The same number of node-days, hence of failures: 512 nodes for 64 days, 32,768 for one.
     small, large = calls_per_failure(512, 64, causes), calls_per_failure(32768, 1, causes)
-    assert large < 1.3 * small
+    assert large < small  # most nodes are not back from the shop within the day
 
 
-def test_kinds_that_are_not_used_cost_nothing() -> None:
+def test_cold_spares_and_spikes_cost_little_beside_failures() -> None:
     plain = calls_per_failure(512, 64, (FLEET,))
     cold = calls_per_failure(512, 64, (FLEET,), cold_spare_nodes=4, power_up=600.0)
     spikes = calls_per_failure(512, 64, (FLEET, SPIKE))
-    assert plain < 450
+    assert plain < 350
     assert cold < 1.2 * plain
-    assert spikes < 1.3 * plain
+    assert spikes < 1.2 * plain

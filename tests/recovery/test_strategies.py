@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from clustersim.run.job import Job
 from clustersim.run.outlook import Snapshot, kept_share, outlook
 from clustersim.run.prepared import Prepared
 from clustersim.run.result import RunResult
+from clustersim.scenario.load import load
 from clustersim.scenario.schema import Scenario
 from tests.run.synthetic import build, planted
 
@@ -416,10 +418,6 @@ def test_a_run_bounded_by_tokens_trains_them_with_fewer_replicas_too() -> None:
 
 
 def test_a_straggler_that_is_found_is_swapped_without_losing_work() -> None:
-    from pathlib import Path
-
-    from clustersim.scenario.load import load
-
     path = Path(__file__).parents[2] / "scenarios" / "cases" / "fail-slow-watched.yaml"
     found = {kind: go(load(str(path), (f"recovery.strategy={kind}", "training.duration=10 d")), 6.0)[0] for kind in ("restart", "migration")}
     assert found["restart"].lost_work_s > 0

@@ -83,12 +83,6 @@ class FaultLog:
         """Down time of each fault, cut at the window's end."""
         return np.minimum(self.end_s, self.window_s) - self.start_s
 
-    def of_class(self, name: str) -> FaultLog:
-        """Only the faults of one class."""
-        keep = np.array([label == name for label in self.classes])
-        return replace(self, node=self.node[keep], start_s=self.start_s[keep], end_s=self.end_s[keep],
-                       classes=(name,) * int(keep.sum()))  # fmt: skip
-
 
 def read_log(path: str | Path, *, population: int | None = None, window_s: float | None = None) -> FaultLog:
     """The fault log in a CSV file, or in pipe-separated ``sacct`` output (told apart by the header).
