@@ -52,7 +52,9 @@ def test_what_lies_outside_is_said_and_intervals_are_given(tmp_path: Path) -> No
     assert any("calibration mine: gemm bf16: m " in text and "outside the measured 1 to 100" in text for text in beyond.warnings)
     low, high = beyond.to_dict()["step_time_interval_s"]
     assert low < beyond.step_time_s < high
-    assert 1 < high / low <= math.exp(2 * 1.96 * 0.05)  # less where messages take a share: the errors are independent
+    share = sum(beyond.breakdown_s[name] for name in ("tp", "pp", "dp", "cp", "ep")) / beyond.step_time_s
+    assert 0 < share < 0.5  # of messages, whose errors are independent of those of computation
+    assert high / low == pytest.approx(math.exp(2 * 1.96 * 0.05 * math.hypot(1 - share, share)), rel=1e-6)
     assert profile(message_uncertainty=0.04).interval(1.0, 0.5) is None  # of half the step nothing is known
     assert profile(uncertainty=0.03, message_uncertainty=0.04).interval(1.0, 0.5) == pytest.approx(
         (math.exp(-1.96 * 0.025), math.exp(1.96 * 0.025)))  # fmt: skip
