@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import math
-
 from clustersim.faults.failure import FailureModel
 from clustersim.faults.hazard.calendar import Calendar, Clock
-from clustersim.faults.hazard.marks import LONGEST_S
 from clustersim.faults.process import Arrivals, Site
 
 
@@ -27,7 +24,7 @@ class ClockedArrivals(Arrivals):
         self, cause: FailureModel, site: Site, units: int, mtbf: float, calendar: tuple[Calendar, ...]
     ) -> None:
         self._site, self._units, self._mean_s = site, units, mtbf / units
-        self._clock = Clock.of(calendar, site.horizon_s if math.isfinite(site.horizon_s) else LONGEST_S)
+        self._clock = Clock.of(calendar, site.horizon_s)
         self._rng = site.streams(f"failure/{cause.name}", *site.ids)
         self._reading, self._aim = 0.0, 0.0
         self._advance()

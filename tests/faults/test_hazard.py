@@ -109,6 +109,28 @@ def test_when_is_the_first_time_at_which_the_clock_reads_so_much(reading: float)
         assert clock.read(time * (1 - 1e-6)) <= reading + 1e-9
 
 
+def test_a_clock_is_laid_out_once_for_all_replicas() -> None:
+    # The hours of a century, as runs of unknown length have them: 876,000 edges.
+    factors = tuple(float(hour % 5) for hour in range(24))
+    first, second = (Clock.of([Calendar.build({"kind": "periodic", "factors": factors})], math.inf) for _ in range(2))
+    assert len(first.edges) == 24 * 365 * 100
+    assert second is first
+    assert Clock.of([Calendar.build({"kind": "periodic", "factors": factors})], 86400.0) is not first
+
+
+def test_a_calendar_that_cannot_be_hashed_has_a_clock() -> None:
+    class Listed(Calendar):
+        at: list[float]
+
+        def edges(self, horizon_s: float) -> list[float]:
+            return self.at
+
+        def factor(self, time_s: float) -> float:
+            return 2.0 if time_s >= self.at[0] else 1.0
+
+    assert Clock.of([Listed(at=[10.0])], math.inf).read(15.0) == 20.0
+
+
 def test_a_clock_that_stops_never_gets_there() -> None:
     clock = Clock.of([Calendar.build({"kind": "steps", "at": [0.0, 10.0], "factors": [1.0, 0.0]})], 100.0)
     assert math.isinf(clock.when(11.0))

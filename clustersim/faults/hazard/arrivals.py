@@ -15,7 +15,6 @@ import numpy as np
 from clustersim.faults.hazard.base import BaseStream, Group, Units
 from clustersim.faults.hazard.calendar import Clock
 from clustersim.faults.hazard.effects import Burst
-from clustersim.faults.hazard.marks import LONGEST_S
 from clustersim.faults.process import SPARE_BLOCK, Arrivals, Change, Hit, Site, domain_nodes, units_per_node
 
 if TYPE_CHECKING:
@@ -81,7 +80,7 @@ class FleetArrivals(Arrivals):
         self._idle: dict[int, list[int]] = {}
         """Machine that is down → units whose time came meanwhile; they go on when it is back."""
         self._struck: Struck | None = None
-        self._start(Clock.of(cause.calendar, site.horizon_s if math.isfinite(site.horizon_s) else LONGEST_S))
+        self._start(Clock.of(cause.calendar, site.horizon_s))
         self._peek()
 
     def _start(self, clock: Clock) -> None:

@@ -21,6 +21,9 @@ from clustersim.units import PositiveSeconds, Seconds
 
 Array = NDArray[np.float64]
 
+LONGEST_S = 100 * 365 * 86400.0
+"""Where no horizon is known, calendars are laid out for this long."""
+
 
 class Calendar(Part, family="calendar"):
     """A factor on the hazard as a function of the time since the run's start."""
@@ -109,11 +112,12 @@ class Clock:
 
     @classmethod
     def of(cls, calendars: Sequence[Calendar], horizon_s: float) -> Clock:
-        """The product of ``calendars`` up to ``horizon_s``."""
-        edges = sorted({0.0, *(edge for calendar in calendars for edge in calendar.edges(horizon_s))})
-        factors = [math.prod(calendar.factor(edge) for calendar in calendars) for edge in edges]
-        sums = np.concatenate([[0.0], np.cumsum(np.diff(edges) * np.array(factors[:-1]))])
-        return cls(np.array(edges), np.array(factors), sums)
+        """The product of ``calendars`` up to ``horizon_s`` (inf: unknown, up to ``LONGEST_S``)."""
+        span = (tuple(calendars), LONGEST_S if math.isinf(horizon_s) else horizon_s)
+        try:
+            return _laid_out(*span)
+        except TypeError:  # a plug-in's calendar that cannot be hashed is laid out anew
+            return _laid_out.__wrapped__(*span)
 
     @functools.cached_property
     def flat(self) -> bool:
@@ -142,3 +146,12 @@ class Clock:
         if factors[at] > 0:
             return edges[at] + (reading_s - sums[at]) / factors[at]
         return math.inf if reading_s > sums[at] else edges[at]
+
+
+@functools.lru_cache(maxsize=8)
+def _laid_out(calendars: tuple[Calendar, ...], horizon_s: float) -> Clock:
+    """The clock of ``calendars``, which every replica of a cause reads: hours of a century take seconds to lay out."""
+    edges = sorted({0.0, *(edge for calendar in calendars for edge in calendar.edges(horizon_s))})
+    factors = [math.prod(calendar.factor(edge) for calendar in calendars) for edge in edges]
+    sums = np.concatenate([[0.0], np.cumsum(np.diff(edges) * np.array(factors[:-1]))])
+    return Clock(np.array(edges), np.array(factors), sums)

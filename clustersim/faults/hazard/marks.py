@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -11,14 +10,12 @@ import numpy as np
 
 from clustersim.distributions import Constant, Distribution, Exponential, Gamma, Lognormal, Uniform, Weibull
 from clustersim.faults.failure import FailureModel
-from clustersim.faults.hazard.calendar import Clock
+from clustersim.faults.hazard.calendar import LONGEST_S, Clock
 from clustersim.faults.process import Site, checked
 
 if TYPE_CHECKING:
     from clustersim.faults.fleet import FleetFailure
 
-LONGEST_S = 100 * 365 * 86400.0
-"""Where no horizon is known, calendars are laid out for this long; a repair takes at most this."""
 _BATCH = 64
 _ONE_BY_ONE = (Exponential, Gamma, Lognormal, Uniform, Weibull)
 """Distributions that draw the same numbers whether one after the other or many at once."""
@@ -29,7 +26,7 @@ class ClassMarks:
 
     def __init__(self, cause: FleetFailure, site: Site) -> None:
         self._calendar = cause.repair_calendar
-        self._speed = Clock.of(cause.repair_speed, site.horizon_s if math.isfinite(site.horizon_s) else LONGEST_S)
+        self._speed = Clock.of(cause.repair_speed, site.horizon_s)
         self._kinds: list[FailureModel] = [each.model(cause) for each in cause.classes] or [cause]
         shares = np.cumsum([each.share for each in cause.classes] or [1.0])
         self._limits: list[float] = (shares / shares[-1]).tolist()
@@ -48,7 +45,7 @@ class ClassMarks:
         return self._kinds[kind], self._detection[kind](), repair
 
     def repair_s(self, time_s: float, work_s: float) -> float:
-        """How long a repair from ``time_s`` on takes that needs ``work_s``."""
+        """How long a repair from ``time_s`` on takes that needs ``work_s``; at most ``LONGEST_S``."""
         if self._speed.flat:
             return work_s
         return min(self._speed.when(self._speed.read(time_s) + work_s) - time_s, LONGEST_S)
