@@ -6,7 +6,6 @@ times as long; the job slows to its slowest rank through the step model. An inte
 
 from __future__ import annotations
 
-import math
 from typing import Literal, NamedTuple
 
 from pydantic import Field
@@ -77,10 +76,6 @@ class FailSlow(FailureModel, kind="fail-slow", aliases=("straggler",)):
         """Episodes on the job's places; spares have no work to be slow at."""
         units = self._units(site)
         return None if site.block is not None or units == 0 else _Episodes(self, site, units)
-
-    def busy_share(self, units: int) -> float:
-        """Expected share of time with at least one episode, by a Poisson number of them under way (M/G/∞)."""
-        return -math.expm1(-units * self.length.mean_s() / self.mtbf)
 
 
 class _Episodes(ClockedArrivals):

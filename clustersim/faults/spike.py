@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import ClassVar, NamedTuple
 
 from pydantic import Field, model_validator
@@ -86,7 +87,7 @@ class _Spikes(Arrivals):
 
     def _advance(self) -> None:
         if self._cause.passes == 1:
-            self.next_s = float("inf")
+            self.next_s = math.inf
             return
         while True:  # one number for the gap and one for whether it passes, so that the share moves no spike in time
             self.next_s += float(self._rng.exponential(self._cause.mtbf))

@@ -132,7 +132,7 @@ def _fit(start: Fit, data: Lifetimes, times: Array, layout: Layout, failed: Arra
     first = np.concatenate([np.log(start.values[:-1]), [0.0], np.zeros(layout.speeds)])
     bounds = [(-3.0, 3.0)] * shapes + [(-4.0, 4.0) if failed is not None else (0.0, 0.0)]
     bounds += [(-6.0, 6.0)] * steady + [(-6.0, 20.0)] * len(layout.returns)
-    first[shapes + 1 + steady :] = 5.0
+    first[shapes + 1 + steady :] = 5.0  # the search begins at a speed of e^5, some hours of work in two minutes
     best, loss = minimise(problem.loss, first, bounds, problem.gradient)
     head, speed = problem.split(best)
     lengths = np.diff(layout.steady)
