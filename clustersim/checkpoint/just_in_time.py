@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from pydantic import Field
-
-from clustersim.checkpoint.engine import CheckpointEngine, Load, SaveSite, Transfer
+from clustersim.checkpoint.engine import CheckpointEngine, Load, Often, SaveSite, Transfer
 from clustersim.checkpoint.interval import Interval, Steps
 from clustersim.checkpoint.placement import Placement, Replicas
 from clustersim.checkpoint.tiers import Tier
@@ -19,7 +17,7 @@ class ReplicaEngine(CheckpointEngine):
     """
 
     interval: Interval = Steps(steps=1)
-    base_every: int | None = Field(default=None, gt=0)
+    base_every: Often | None = None
     """Steps from one full save (asynchronous, to shared storage) to the next; null: none."""
 
     def replicated(self, site: SaveSite) -> bool:

@@ -7,7 +7,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from clustersim.checkpoint.engine import CheckpointEngine, SaveSite, Transfer
+from clustersim.checkpoint.engine import CheckpointEngine, Often, SaveSite, Transfer
 from clustersim.checkpoint.placement import Group, Placement, Ring
 from clustersim.checkpoint.tiers import Tier
 from clustersim.units import Seconds
@@ -22,7 +22,7 @@ class MemoryEngine(CheckpointEngine):
     """``group``: nodes hold each other's parts in groups; ``ring``: the next nodes in order hold a part."""
     stride: int = Field(default=1, gt=0)
     """Of a ring: how far apart holders are (1: neighbours; more than a rack or NVLink domain: outside of it)."""
-    persist_every: int | None = Field(default=None, gt=0)
+    persist_every: Often | None = None
     """Saves from one upload to the next; null: never."""
     stall: Seconds | None = None
     """How long training stands still; null: what follows from bytes and bandwidths."""

@@ -7,9 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Literal
 
-from pydantic import Field
-
-from clustersim.checkpoint.engine import CheckpointEngine, Load, SaveSite, Transfer
+from clustersim.checkpoint.engine import CheckpointEngine, Load, Often, SaveSite, Transfer
 from clustersim.checkpoint.optimum import exact
 from clustersim.checkpoint.placement import Placement, Ring
 from clustersim.checkpoint.tiers import Tier, survives
@@ -29,8 +27,8 @@ class MultiLevel(CheckpointEngine, kind="multi-level", aliases=("scr", "veloc"))
     """What a save to the node stalls; null: copies to host memory, or to the disk."""
     local_restart: Seconds | None = None
     """What reading the node's own copy takes; null: from bytes and bandwidth."""
-    partner_every: int | None = Field(default=None, gt=0)
-    flush_every: int | None = Field(default=None, gt=0)
+    partner_every: Often | None = None
+    flush_every: Often | None = None
     """Saves from one on shared storage to the next, a multiple of ``partner_every``; null: the first-order optimum."""
     flush: Literal["blocking", "background"] = "background"
     flush_stall: Seconds | None = None

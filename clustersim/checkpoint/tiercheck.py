@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from clustersim.checkpoint.engine import Load, SaveSite, Transfer
+from clustersim.checkpoint.engine import Load, Often, SaveSite, Transfer
 from clustersim.checkpoint.memory import MemoryEngine
 from clustersim.checkpoint.tiers import Tier
 
@@ -21,7 +21,7 @@ class TierCheck(MemoryEngine, kind="tiercheck"):
 
     difference: float = Field(default=0.1, gt=0, le=1)
     """Bytes of a difference ÷ bytes of the state (assumed; the paper's ratios were not seen)."""
-    persist_every: int | None = Field(default=20, gt=0)
+    persist_every: Often | None = 20
 
     def size(self, site: SaveSite) -> float:
         """Bytes of a difference."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from clustersim.checkpoint.engine import SaveSite, Transfer
+from clustersim.checkpoint.engine import Often, SaveSite, Transfer
 from clustersim.checkpoint.memory import MemoryEngine
 from clustersim.checkpoint.tiers import Tier
 
@@ -18,7 +18,7 @@ class Transom(MemoryEngine, kind="transom"):
     """
 
     placed: Literal["group", "ring"] = "ring"
-    persist_every: int | None = 1
+    persist_every: Often | None = 1
 
     def save(self, site: SaveSite) -> tuple[Transfer, ...]:
         """A blocking copy to the cache, then backup and upload."""

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from scipy import stats
 
-from clustersim.faults.hazard.calendar import Calendar, Clock
+from clustersim.errors import InputError
+from clustersim.faults.hazard.calendar import Calendar, Clock, PeriodicCalendar, SurgeCalendar
 from clustersim.faults.hazard.effects import Ages, Burst
 from clustersim.faults.hazard.lifetime import Lifetime, ages_after_burn_in, stationary_ages
 
@@ -164,3 +165,11 @@ def test_ages_in_short() -> None:
     assert Ages.model_validate({"burn_in": "7 d"}).burn_in == 7 * 86400
     with pytest.raises(ValidationError):
         Ages.model_validate("burn-in")
+
+
+@pytest.mark.parametrize("calendar", [PeriodicCalendar(period=60.0, factors=(1.0, 2.0)),
+                                      SurgeCalendar(start=0.0, length=10.0, times=2.0, every=60.0)])  # fmt: skip
+def test_a_calendar_that_changes_too_often_to_be_laid_out_is_refused(calendar: Calendar) -> None:
+    with pytest.raises(InputError, match=r"changes 1\.1e\+08 times in a century.*2e\+06"):
+        Clock.of((calendar,), math.inf)
+    assert len(Clock.of((calendar,), 86400.0).edges) == pytest.approx(calendar.changes(86400.0), abs=2)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from pathlib import Path
 from typing import Any
 
@@ -271,32 +270,6 @@ def test_how_many_retries_to_allow(allowed: int) -> None:
     ready = Prepared(load(file, (f"training.duration={1 + 11 * allowed + 0.5} min",)))
     ended = [run_replica(ready, 1, replica).ledger_s["detect"] < allowed * 660.0 - 1 for replica in range(400)]
     assert sum(ended) / 400 == pytest.approx(1 - 0.9452**allowed, abs=3 * 0.5 / 400**0.5)
-
-
-def swapping(slow: int, nodes: int, spares: int) -> int:
-    """Restarts until a slow node is found, ``spares`` nodes swapped at a time."""
-    return slow // spares + 1
-
-
-def pairing(slow: int, nodes: int) -> int:
-    """Tests until it is found: all disjoint pairs at once, then the two of the slow pair each beside a healthy node."""
-    pairs = [(node, node + 1) for node in range(0, nodes - 1, 2)]
-    suspects = next((pair for pair in pairs if slow in pair), None)
-    if suspects is None:  # the one that was left over
-        return 1
-    healthy = next(node for node in range(nodes) if node not in suspects)
-    assert [slow in (suspect, healthy) for suspect in suspects].count(True) == 1
-    return 2
-
-
-@pytest.mark.parametrize(("nodes", "spares"), [(48, 3), (48, 5), (125, 12)])
-def test_finding_one_slow_node_with_few_spares(nodes: int, spares: int) -> None:
-    # "One GPU costs 5 % of 384, and there are only 3 spares to bisect with": 16 rounds of swaps at the worst, 8.5 in the mean.
-    rounds = [swapping(slow, nodes, spares) for slow in range(nodes)]
-    assert max(rounds) == math.ceil(nodes / spares)
-    if nodes % spares == 0:
-        assert sum(rounds) / nodes == pytest.approx((nodes / spares + 1) / 2)
-    assert {pairing(slow, nodes) for slow in range(nodes)} <= {1, 2}
 
 
 def test_a_search_for_a_slow_node_pays_when_its_rounds_cost_less_than_what_it_slows() -> None:

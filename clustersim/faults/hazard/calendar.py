@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
+from clustersim.errors import InputError, Problem
 from clustersim.part import Part
 from clustersim.units import PositiveSeconds, Seconds
 
@@ -24,6 +25,9 @@ Array = NDArray[np.float64]
 LONGEST_S = 100 * 365 * 86400.0
 """Where no horizon is known, calendars are laid out for this long."""
 
+MOST_CHANGES = 2e6
+"""Most edges of a cause's calendars: every hour of a century is 0.9 million, and takes 1.3 s to lay out."""
+
 
 class Calendar(Part, family="calendar"):
     """A factor on the hazard as a function of the time since the run's start."""
@@ -31,6 +35,10 @@ class Calendar(Part, family="calendar"):
     def edges(self, horizon_s: float) -> list[float]:
         """Times in (0, horizon) at which the factor may change, in seconds."""
         raise TypeError(f"{type(self).__name__} has no edges")
+
+    def changes(self, horizon_s: float) -> float:
+        """About how many edges there are, without laying them out."""
+        return 0.0
 
     def factor(self, time_s: float) -> float:
         """The factor from ``time_s`` on (until the next edge)."""
@@ -66,6 +74,9 @@ class SurgeCalendar(Calendar, kind="surge"):
     every: PositiveSeconds | None = None
     """Comes back after this time, again and again; null: once."""
 
+    def changes(self, horizon_s: float) -> float:
+        return 2.0 if self.every is None else 2.0 * horizon_s / self.every
+
     def edges(self, horizon_s: float) -> list[float]:
         period = self.every or math.inf
         number = 1 if math.isinf(period) else int(max(0.0, horizon_s - self.start) // period) + 1
@@ -86,6 +97,9 @@ class PeriodicCalendar(Calendar, kind="periodic"):
 
     period: PositiveSeconds = 86400.0
     factors: tuple[float, ...] = Field(min_length=2)
+
+    def changes(self, horizon_s: float) -> float:
+        return horizon_s / self.period * len(self.factors)
 
     def edges(self, horizon_s: float) -> list[float]:
         part = self.period / len(self.factors)
@@ -112,8 +126,16 @@ class Clock:
 
     @classmethod
     def of(cls, calendars: Sequence[Calendar], horizon_s: float) -> Clock:
-        """The product of ``calendars`` up to ``horizon_s`` (inf: unknown, up to ``LONGEST_S``)."""
+        """The product of ``calendars`` up to ``horizon_s`` (inf: unknown, up to ``LONGEST_S``).
+
+        Raises:
+            InputError: they change more than ``MOST_CHANGES`` times.
+        """
         span = (tuple(calendars), LONGEST_S if math.isinf(horizon_s) else horizon_s)
+        if (changes := math.fsum(calendar.changes(span[1]) for calendar in calendars)) > MOST_CHANGES:
+            where = "a century, for which it is laid out without a training.duration" if math.isinf(horizon_s) else "the run"
+            raise InputError(Problem("failures", f"a calendar changes {changes:.2g} times in {where}; at most "
+                                                 f"{MOST_CHANGES:.0e} changes are laid out"))  # fmt: skip
         try:
             return _laid_out(*span)
         except TypeError:  # a plug-in's calendar that cannot be hashed is laid out anew
