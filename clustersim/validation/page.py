@@ -36,7 +36,7 @@ def page(report: Report) -> str:
     lines = [HEAD, "| suite | rows | skipped | median | mean | bias | p90 | rank | bound | worst three |",
              "| --- | --: | --: | --: | --: | --: | --: | --: | --: | --- |"]  # fmt: skip
     lines += [_line(suite) for suite in report.suites]
-    lines += ["", "Suites:", "", *[f"* `{suite.name}`: {suite.about}" for suite in report.suites], "", *_defaults()]
+    lines += ["", "Suites:", "", *map(_about, report.suites), "", *_defaults()]
     return "\n".join(lines) + FOOT
 
 
@@ -49,6 +49,10 @@ def _line(suite: SuiteResult) -> str:
     rank = "–" if suite.spearman is None else f"{suite.spearman:.2f}"
     skipped = len(suite.results) - len(suite.scored)
     return f"| {suite.name} | {len(suite.scored)} | {skipped} | {' | '.join(numbers)} | {rank} | {bound} | {worst} |"
+
+
+def _about(suite: SuiteResult) -> str:
+    return f"* `{suite.name}`: {suite.about}" + (f"; {suite.choice}" if suite.choice is not None else "")
 
 
 def _defaults() -> list[str]:

@@ -61,6 +61,8 @@ class Report:
             lines += textwrap.wrap(f"{suite.name}: {suite.about}", 80, subsequent_indent="  ")
             lines += [f"  {row.row_id:<26}{row.measured:>14.6g}{row.predicted:>14.6g}{row.error_pct:>+8.1f} %  {row.metric}"
                       for row in rows]  # fmt: skip
+            if suite.choice is not None:
+                lines += textwrap.wrap(suite.choice, 80, initial_indent="  ", subsequent_indent="    ")
             reasons: dict[str, int] = {}
             for result in suite.results:
                 if result.skipped:

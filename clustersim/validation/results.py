@@ -24,6 +24,8 @@ class Result:
     group: str = ""
     """Rows of one sweep share it: rank order is counted inside."""
     label: str = ""
+    unranked: str | None = None
+    """Why the row does not count where the choice of a layout is bounded; it counts in every error."""
 
     @property
     def error_pct(self) -> float | None:
@@ -106,17 +108,12 @@ class SuiteResult:
     @property
     def regrets(self) -> list[float]:
         """That cost of each sweep of at least four rows."""
-        groups: dict[str, list[Result]] = {}
-        for result in self.scored:
-            if result.group:
-                groups.setdefault(result.group, []).append(result)
-        costs = []
-        for rows in groups.values():
-            if len(rows) >= 4:
-                chosen = min(rows, key=lambda result: result.predicted or math.inf)
-                best = min(result.measured or math.inf for result in rows)
-                costs.append(100.0 * ((chosen.measured or math.inf) / best - 1.0))
-        return costs
+        return _regrets(self.scored)
+
+    @property
+    def ranked(self) -> list[Result]:
+        """Rows that were run and count where the choice of a layout is bounded."""
+        return [result for result in self.scored if result.unranked is None]
 
     @property
     def worst(self) -> list[Result]:
@@ -130,11 +127,23 @@ class SuiteResult:
         for name, value, most in (
             ("median absolute error", self.median_abs_error_pct, self.bound.median),
             ("mean absolute error", self.mape_pct, self.bound.mape),
-            ("cost of the predicted best layout", max(self.regrets, default=None), self.bound.regret),
+            ("cost of the predicted best layout", max(_regrets(self.ranked), default=None), self.bound.regret),
         ):
             if most is not None and value is not None and value > most:
                 found.append(f"{self.name}: {name} {value:.1f} % is over {most:g} %")
         return found
+
+    @property
+    def choice(self) -> str | None:
+        """What the predicted best layout costs in each sweep, in words; None where that is not bounded."""
+        if self.bound.regret is None or not self.regrets:
+            return None
+        text = f"the predicted best layout costs {_listed(self.regrets)} %, by sweep, over all rows"
+        apart = [result.unranked for result in self.scored if result.unranked is not None]
+        if apart:
+            text += (f"; {_listed(_regrets(self.ranked))} % (bound {self.bound.regret:g}) without {len(apart)} rows: "
+                     + "; ".join(dict.fromkeys(apart)))  # fmt: skip
+        return text
 
     def dump(self) -> dict[str, Any]:
         """JSON form, as the contract has it, with bias, bounds and the worst three."""
@@ -143,9 +152,29 @@ class SuiteResult:
             "median_abs_error_pct": self.median_abs_error_pct, "mape_pct": self.mape_pct, "bias_pct": self.bias_pct,
             "p90_abs_error_pct": self.p90_pct, "spearman": self.spearman,
             "regret_pct": self.regret_pct, "regret_worst_pct": max(self.regrets, default=None),
+            "regret_ranked_worst_pct": max(_regrets(self.ranked), default=None),
+            "unranked": len(self.scored) - len(self.ranked),
             "bound_median_pct": self.bound.median, "bound_mape_pct": self.bound.mape, "within_bound": not self.over,
             "worst": [result.row_id for result in self.worst], "results": [result.dump() for result in self.results],
         }  # fmt: skip
+
+
+def _regrets(results: Sequence[Result]) -> list[float]:
+    groups: dict[str, list[Result]] = {}
+    for result in results:
+        if result.group:
+            groups.setdefault(result.group, []).append(result)
+    costs = []
+    for rows in groups.values():
+        if len(rows) >= 4:
+            chosen = min(rows, key=lambda result: result.predicted or math.inf)
+            best = min(result.measured or math.inf for result in rows)
+            costs.append(100.0 * ((chosen.measured or math.inf) / best - 1.0))
+    return costs
+
+
+def _listed(values: Sequence[float]) -> str:
+    return ", ".join(f"{value:.1f}" for value in values)
 
 
 def rank_correlation(rows: Sequence[Result]) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from clustersim.validation.adapt import hf_pco_memory, internevo_memory
 from clustersim.validation.chimera import large_batches, scaling, tuning
@@ -37,9 +37,11 @@ class Suite:
         return SuiteResult(self.name, self.about, tuple(self.run()), self.bound)
 
 
-def steps(table: str, keep: Keep = lambda row: True) -> Callable[[], list[Result]]:
-    """Step times of a table's rows."""
-    return lambda: [step_result(row) for row in packaged(table) if keep(row)]
+def steps(
+    table: str, keep: Keep = lambda row: True, unranked: Callable[[Row], str | None] = lambda row: None
+) -> Callable[[], list[Result]]:
+    """Step times of a table's rows; ``unranked`` says why a row does not count where the choice of a layout is bounded."""
+    return lambda: [replace(step_result(row), unranked=unranked(row)) for row in packaged(table) if keep(row)]
 
 
 def memories(rows: Callable[[], Iterable[Row]]) -> Callable[[], list[Result]]:
@@ -78,6 +80,24 @@ NEMO = no(has("note", "maxtext|paxml"))
 H100, FP8, BF16 = has("gpu", "h100"), has("precision", "fp8"), has("precision", "bf16")
 MOE = has("model_name", "grok|deepseek|maverick|mixtral|moe|oss|a3b|kimi")
 
+VTRAIN_SINGLE_ODDITIES = {("GPT-3.6B", "8", "64"), ("GPT-3.6B", "4", "2"), ("GPT-3.6B", "8", "2"), ("GPT-18.4B", "8", "16")}
+
+
+def irregular_vtrain(row: Row) -> str | None:
+    """Why a vTrain row is kept out of the bound on the chosen layout: its measurement follows no smooth law.
+
+    Chosen by layout, never by error: all pipelines of TP 2 and 4, also those that are predicted well, and four single
+    runs without a pipeline that disagree with their own neighbours in the sweep (one microbatch size up or down) by
+    more than any change of shape could explain. ``docs/step-model.md`` section 9 has the numbers.
+    """
+    tp, pipeline = row.text("tp"), row.text("pp") != "1"
+    if tp in ("2", "4") and pipeline:
+        return "pipelines of TP 2 and 4, whose measured times rise and fall with no size"
+    if not pipeline and (row.text("model_name"), tp, row.text("micro_batch")) in VTRAIN_SINGLE_ODDITIES:
+        return "single runs that their neighbours in the sweep contradict"
+    return None
+
+
 SUITES: tuple[Suite, ...] = (
     Suite("megatron-sc21", "GPT of 3.6 to 310 billion on A100 (arXiv 2104.04473)",
           steps("megatron-papers", has("source", "SC21")), Bound(8)),
@@ -88,7 +108,8 @@ SUITES: tuple[Suite, ...] = (
     Suite("megatron-2020-v100", "Megatron-LM README of 2020, V100",
           steps("megatron-papers", both(has("source", "2020"), has("gpu", "v100")))),
     Suite("megatron-2024", "Megatron-LM README of 2024, H100", steps("megatron-papers", has("source", "2024")), Bound(12)),
-    Suite("vtrain-layouts", "layouts of three GPT on 64 to 512 A100 (vTrain)", steps("vtrain-multi"), Bound(6, 11, 4)),
+    Suite("vtrain-layouts", "layouts of three GPT on 64 to 512 A100 (vTrain)",
+          steps("vtrain-multi", unranked=irregular_vtrain), Bound(6, 11, 4)),
     Suite("vtrain-layouts-tp8", "the same, tensor parallelism over a whole node",
           steps("vtrain-multi", has("tp", "^8$")), Bound(4)),
     Suite("vtrain-per-layer", "32 per-layer times that vTrain's single-node rows are composed of", vtrain_single, Bound(10)),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -44,6 +46,23 @@ def test_bounds_on_median_mean_and_regret() -> None:
     assert len(suite(pairs, Bound(1, 1, 1)).over) == 3
     assert not suite(pairs, Bound(50, 50, 50)).over
     assert suite(pairs).regret_pct == pytest.approx(10)
+
+
+def test_a_row_apart_counts_in_errors_but_not_in_the_bound_on_the_choice() -> None:
+    pairs = [(1.0, 1.0), (1.2, 0.9), (1.3, 1.3), (1.4, 1.4), (1.5, 1.5)]
+    found = suite(pairs, Bound(regret=4))
+    rows = [replace(row, unranked="odd") if row.row_id == "1" else row for row in found.results]
+    without = replace(found, results=tuple(rows))
+    assert found.over == ["s: cost of the predicted best layout 20.0 % is over 4 %"]
+    assert without.over == []
+    assert without.errors == found.errors
+    assert without.regrets == found.regrets == [pytest.approx(20)]
+    assert without.dump()["regret_worst_pct"] == pytest.approx(20)
+    assert (without.dump()["regret_ranked_worst_pct"], without.dump()["unranked"]) == (0.0, 1)
+    assert without.choice == (
+        "the predicted best layout costs 20.0 %, by sweep, over all rows; 0.0 % (bound 4) without 1 rows: odd"
+    )
+    assert suite(pairs).choice is None
 
 
 def test_rank_order_is_counted_inside_sweeps() -> None:

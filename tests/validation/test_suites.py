@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from clustersim.validation.report import Report, chosen_suites, run
-from clustersim.validation.suites import SUITES
+from clustersim.validation.rows import packaged
+from clustersim.validation.suites import SUITES, irregular_vtrain
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "validation.json"
 FIGURES = ("rows", "skipped", "median_abs_error_pct", "mape_pct", "bias_pct")
@@ -71,6 +72,22 @@ def test_the_model_knows_no_row(report: Report) -> None:
     """Near-zero bias in every suite at once would mean that constants were fitted to them."""
     biases = [suite.bias_pct for suite in report.suites if suite.scored and suite.scored[0].metric == "step_time_s"]
     assert sum(bias is not None and abs(bias) < 1 for bias in biases) < len(biases) / 2
+
+
+def test_every_bound_is_kept(report: Report) -> None:
+    assert report.over == []
+
+
+def test_rows_outside_the_bound_on_the_choice_are_named_by_layout_and_never_by_error() -> None:
+    """All 25 pipelines of TP 2 and 4, whether predicted well or not, and four single runs without a pipeline."""
+    rows = packaged("vtrain-multi")
+    apart = [row for row in rows if irregular_vtrain(row)]
+    pipelines = [row for row in rows if row.text("tp") in ("2", "4") and row.text("pp") != "1"]
+    assert (len(pipelines), len(apart)) == (25, 29)
+    assert set(map(id, pipelines)) <= set(map(id, apart))
+    assert all(row.text("pp") == "1" for row in apart if row not in pipelines)
+    only = next(suite for suite in SUITES if suite.bound.regret is not None)
+    assert (only.name, [suite.name for suite in SUITES if suite.bound.regret is not None]) == ("vtrain-layouts", [only.name])
 
 
 def test_names_are_unique_and_bounds_positive() -> None:
