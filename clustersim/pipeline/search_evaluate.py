@@ -29,10 +29,19 @@ class Fit(NamedTuple):
     """Memory of the fullest rank against its limit."""
 
     fits: bool
+    """Whether it has room for usual fragmentation, too: a search proposes no layout that fits only tightly."""
     peak_bytes: float
     limit_bytes: float
     exact: bool
     """Whether units in flight were counted in the op list, or taken from the schedule's declaration."""
+
+    tight: bool = False
+    """Whether it would fit if its allocator lost less than usual to fragmentation."""
+
+    @property
+    def verdict(self) -> str:
+        """In words, of one without room."""
+        return "fits only tightly" if self.tight else "does not fit"
 
     @property
     def over_bytes(self) -> float:
@@ -97,7 +106,7 @@ class Evaluator:
         from clustersim.pipeline.step_memory import memory_report
 
         report = memory_report(self.step_model(choice, self._short(choice)))
-        return Fit(report.fits, report.peak_bytes, report.limit_bytes, True)
+        return Fit(report.roomy, report.peak_bytes, report.limit_bytes, True, report.tight)
 
     def _declared(self, choice: Choice, share: float) -> Fit:
         """Memory with the activations that the schedule declares, times ``share``."""
@@ -120,7 +129,7 @@ class Evaluator:
             tuple(self.cluster.node.gpu.memory for _ in ranks),
         )  # fmt: skip
         report = memory.report()
-        return Fit(report.fits, report.peak_bytes, report.limit_bytes, False)
+        return Fit(report.roomy, report.peak_bytes, report.limit_bytes, False, report.tight)
 
     def _flight(self, part: Schedule, choice: Choice, rank: int) -> float:
         return part.in_flight(choice.pipe(), rank) if choice.pp > 1 else 1.0

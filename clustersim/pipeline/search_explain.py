@@ -28,7 +28,7 @@ class Change:
     loss: float | None
     """Share by which the step is longer; None where there is no such step."""
     reason: str
-    """Where the time goes (``bubble +0.41 s, tp -0.20 s``), or why it is impossible."""
+    """Where the time goes (``bubble +0.41 s, tp -0.20 s``), or why it is ruled out."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Explanation:
             said.append(f"Runner-up: {_changed(self.best.choice, self.runner_up)}: {100 * share:+.1f} % "
                         f"({_parts(self.difference_s, self.best.seconds)}).")  # fmt: skip
         for change in self.changes:
-            cost = "impossible" if change.loss is None else f"{100 * change.loss:+.1f} %"
+            cost = "ruled out" if change.loss is None else f"{100 * change.loss:+.1f} %"
             said.append(f"With {change.field} {change.value}: {cost} ({change.reason}).")
         return said
 
@@ -72,7 +72,7 @@ def _changes(result: SearchResult, field: str, most: int) -> Iterator[Change]:
         if not fit.fits:
             over = fit.over_bytes / 2**30
             yield Change(
-                field, value, choice, None, f"does not fit: {over:.1f} GiB over the {fit.limit_bytes / 2**30:.0f} GiB"
+                field, value, choice, None, f"{fit.verdict}: {over:.1f} GiB over the {fit.limit_bytes / 2**30:.0f} GiB"
             )
             continue
         try:

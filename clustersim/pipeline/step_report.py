@@ -95,7 +95,7 @@ def report_of(step: StepModel) -> StepReport:
     peak = peak_of(step)
     rate = flop.model / time.seconds / gpus
     modelled = time.seconds / step.scale
-    bubbles = bubbles_of(step, modelled)
+    bubbles, memory = bubbles_of(step, modelled), memory_of(step)
     return StepReport(
         step_time_s=time.seconds,
         tokens_per_s=time.tokens / time.seconds,
@@ -110,10 +110,10 @@ def report_of(step: StepModel) -> StepReport:
         microbatches=plan.microbatches,
         critical_rank=time.critical_rank,
         breakdown_s=dict(time.breakdown),
-        memory=memory_of(step),
+        memory=memory,
         stack=step.stack.name,
         gpus=gpus,
-        warnings=warnings_of(step, flop),
+        warnings=warnings_of(step, flop, memory),
         interval_s=interval_of(step, time),
         modelled_s=None if plan.training.step_time is None else modelled,
     )
@@ -173,10 +173,10 @@ def memory_of(step: StepModel) -> dict[str, Any]:
 
     memory = step_memory(step)
     report = memory.report()
-    return {**report.dump(), "fits": report.fits, "verdict": verdict(memory, report)}
+    return {**report.dump(), "fits": report.fits, "tight": report.tight, "verdict": verdict(memory, report)}
 
 
-def warnings_of(step: StepModel, flop: StepFlop) -> tuple[str, ...]:
+def warnings_of(step: StepModel, flop: StepFlop, memory: dict[str, Any]) -> tuple[str, ...]:
     """Sentences on what makes the prediction less certain, or the layout wasteful."""
     plan, found = step.plan, list(step.plan.schedule.notes(step.plan.pipe))
     domain = domain_gpus(plan.cluster.node)
@@ -189,6 +189,8 @@ def warnings_of(step: StepModel, flop: StepFlop) -> tuple[str, ...]:
     if used < plan.cluster.gpus:
         found.append(f"the layout uses {used} of the cluster's {plan.cluster.gpus} GPUs")
     found += given_of(step, flop, used)
+    if memory["tight"]:
+        found.append(memory["verdict"].replace("fits tightly", "memory is tight", 1))
     if not plan.schedule.traits.synchronous:
         found.append(f"{plan.schedule.kind} never flushes: its step is the steady state, and weights are stale")
     return (*found, *(step.measured.notes() if step.measured is not None else ()))

@@ -63,11 +63,11 @@ def _answer(found: Plan) -> str:
 
 
 def _why(found: Plan) -> str:
-    """Why the best step is the best; what is impossible is folded away."""
+    """Why the best step is the best; what is ruled out is folded away."""
     told = found.why()
-    impossible = [said for said in told if ": impossible (" in said]
-    possible = [said for said in told if said not in impossible]
-    folded_away = folded(f"{len(impossible)} changes that are impossible", _list(impossible)) if impossible else ""
+    ruled_out = [said for said in told if ": ruled out (" in said]
+    possible = [said for said in told if said not in ruled_out]
+    folded_away = folded(f"{len(ruled_out)} changes that are ruled out", _list(ruled_out)) if ruled_out else ""
     return f"<h3>Why this step</h3>{_list(possible)}{folded_away}"
 
 

@@ -254,6 +254,9 @@ class Reader:
         if training["precision"] in self.source.value("narrow_weights", ()):
             training["narrow_weights"] = True
             self.assumed["narrow_weights"] = f"yes ({self.source.reason('narrow_weights')})"
+        if self.zero_is_fsdp() and (layers := self.source.value("fsdp_offload_layers", {}).get(training["precision"])):
+            training["offload"] = {"activations": layers / model.layers}
+            self.assumed["offload"] = f"activations of {layers} layers ({self.source.reason('fsdp_offload_layers')})"
         if "lora" in (row.text("note") or "").lower() and "SFT Performance" not in (row.text("note") or ""):
             training["lora"] = {"rank": 16}
             self.assumed["lora"] = "rank 16 (not printed)"

@@ -46,37 +46,37 @@ def remedies(memory: Memory) -> Iterator[tuple[str, Memory]]:
 
 
 def verdict(memory: Memory, report: MemoryReport) -> str:
-    """One paragraph: fits, with how much to spare; or which rank is over, by how much, and what would help."""
+    """One paragraph: fits, with how much to spare or tightly; or which rank is over, by how much, and what would help."""
     rank, limit = report.stages[report.peak_rank], report.limit_bytes
     where = f"pipeline rank {report.peak_rank} of {len(report.stages)}"
-    if report.fits:
+    if report.roomy:
         return f"fits: {where} takes {gib(rank.total)} of {gib(limit)} ({contributors(rank)})"
+    if report.fits:
+        return f"fits tightly: {tightness(report)} ({contributors(rank)}). {_advice(memory, 'give it room')}"
     over = sum(stage.total > most for stage, most in zip(report.stages, report.limits, strict=True))
     others = f"; {over} of {len(report.stages)} ranks are over" if over > 1 else ""
     return (
         f"does not fit: {where} needs {gib(rank.total)}, {rank.total - limit:,.0f} bytes ({gib(rank.total - limit)}) more "
         f"than the {gib(limit)} of its GPU{others}. Largest: {contributors(rank)}, {report.when}. "
-        f"{_near(report)}{_advice(memory)}"
+        f"{_advice(memory, 'make it fit')}"
     )
 
 
-def _near(report: MemoryReport) -> str:
-    """A word where all ranks would fit if the allocator lost nothing to fragmentation."""
-    pairs = zip(report.stages, report.limits, strict=True)
-    if any(stage.total - stage.fragmentation > limit for stage, limit in pairs):
-        return ""
-    lost = gib(report.stages[report.peak_rank].fragmentation)
+def tightness(report: MemoryReport) -> str:
+    """A sentence, without its full stop, on a job that fits only if its allocator loses less than usual."""
+    rank, limit = report.stages[report.peak_rank], report.limit_bytes
     return (
-        f"It is over only by a part of what its allocator usually loses to fragmentation ({lost}): near the limit some of that "
-        "comes back, so that such a job may start. "
+        f"pipeline rank {report.peak_rank} of {len(report.stages)} takes {gib(rank.total)} of {gib(limit)} with what its "
+        f"allocator usually loses to fragmentation, {gib(rank.needed)} without: near the limit some of that comes back, so "
+        "that such a job runs, perhaps slower"
     )
 
 
-def _advice(memory: Memory) -> str:
+def _advice(memory: Memory, aim: str) -> str:
     tried = [(text, changed.report()) for text, changed in remedies(memory)]
-    enough = [text for text, report in tried if report.fits]
+    enough = [text for text, report in tried if report.roomy]
     if enough:
-        return f"Any one of these would make it fit: {'; '.join(enough)}"
+        return f"Any one of these would {aim}: {'; '.join(enough)}"
     closest = sorted(tried, key=lambda pair: pair[1].peak_bytes)[:2]
     best = "; ".join(f"{text} ({gib(report.peak_bytes)})" for text, report in closest)
     return (

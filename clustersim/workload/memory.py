@@ -71,6 +71,11 @@ class RankMemory:
         return state + self.activations + self.logits + self.buffers + self.overhead
 
     @property
+    def needed(self) -> float:
+        """All parts without fragmentation: what a GPU must have for the rank to run at all."""
+        return self.total - self.fragmentation
+
+    @property
     def allocated(self) -> float:
         """What a framework counts as allocated: its tensors."""
         return self.total - self.overhead
@@ -107,8 +112,21 @@ class MemoryReport:
 
     @property
     def fits(self) -> bool:
-        """Whether every rank fits."""
+        """Whether every rank's tensors, context and communicators find room.
+
+        Fragmentation does not count: near its limit the caching allocator gives blocks back before it fails.
+        """
+        return all(stage.needed <= limit for stage, limit in zip(self.stages, self.limits, strict=True))
+
+    @property
+    def roomy(self) -> bool:
+        """Whether every rank has room for what its allocator usually loses to fragmentation, too."""
         return all(stage.total <= limit for stage, limit in zip(self.stages, self.limits, strict=True))
+
+    @property
+    def tight(self) -> bool:
+        """Whether the job fits only if its allocator loses less than usual to fragmentation."""
+        return self.fits and not self.roomy
 
     @property
     def when(self) -> str:
