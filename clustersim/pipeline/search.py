@@ -206,5 +206,7 @@ def _nothing_fits(found: _Found, considered: int) -> str:
     assert found.nearest is not None
     over, choice = found.nearest
     named = ", ".join(f"{name} {value}" for name, value in choice._asdict().items())
-    return (f"none of {considered} layouts fits in memory with room for fragmentation; the nearest is "
-            f"{over / 2**30:.1f} GiB over: {named}. More GPUs, more memory, or offload of optimizer state would help")  # fmt: skip
+    return (
+        f"none of {considered} layouts fits in memory with room for fragmentation; the nearest is {over / 2**30:.1f} GiB "
+        f"over: {named}. More GPUs, more memory, or offload of optimizer state would help"
+    )
