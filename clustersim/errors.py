@@ -1,11 +1,12 @@
 """The error tree. Every error that a user can cause is one of these.
 
 ClusterSimError
-├── InputError        exit 2   the scenario, file or option is wrong; holds every problem found, not only the first
-│   └── PluginError            a part of a plug-in raised, or answered what cannot be
-├── ImpossibleError   exit 3   well-formed, but cannot be run
-│   ├── DoesNotFit             a stage needs more memory than a GPU has
-│   └── Deadlock               a schedule or its communication waits for itself
+├── KeyedError                 about keys; holds every problem found, not only the first
+│   ├── InputError    exit 2   the scenario, file or option is wrong
+│   │   └── PluginError        a part of a plug-in raised, or answered what cannot be
+│   └── ImpossibleError exit 3 well-formed, but cannot be run
+│       ├── DoesNotFit         a stage needs more memory than a GPU has
+│       └── Deadlock           a schedule or its communication waits for itself
 └── NegativeAnswer    exit 1   it ran, and the answer is no (a bound exceeded, a check failed, no progress)
 
 A ``Problem`` is one line for the user: ``file:line:column: path.to.key: sentence``.
@@ -14,7 +15,7 @@ A ``Problem`` is one line for the user: ``file:line:column: path.to.key: sentenc
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 
 
@@ -46,19 +47,31 @@ class ClusterSimError(Exception):
     exit_code = 1
 
 
-class InputError(ClusterSimError):
-    """The input is wrong. ``problems`` holds one entry for every fault found."""
-
-    exit_code = 2
+class KeyedError(ClusterSimError):
+    """An error about keys. ``problems`` holds one entry for every fault found."""
 
     def __init__(self, problems: Sequence[Problem] | Problem | str) -> None:
         if isinstance(problems, str):
             problems = Problem("", problems)
         self.problems: tuple[Problem, ...] = (problems,) if isinstance(problems, Problem) else tuple(problems)
-        super().__init__("\n".join(str(problem) for problem in self.problems))
+        super().__init__(self._text())
 
-    def __reduce__(self) -> tuple[type[InputError], tuple[tuple[Problem, ...]]]:
+    def _text(self) -> str:
+        return "\n".join(str(problem) for problem in self.problems)
+
+    def retell(self, told: Callable[[Problem], Problem]) -> None:
+        """Put each problem in other words, or at a place that is known only here; the error stays the one that was raised."""
+        self.problems = tuple(told(problem) for problem in self.problems)
+        self.args = (self._text(),)
+
+    def __reduce__(self) -> tuple[type[KeyedError], tuple[tuple[Problem, ...]]]:
         return type(self), (self.problems,)
+
+
+class InputError(KeyedError):
+    """The input is wrong."""
+
+    exit_code = 2
 
 
 class PluginError(InputError):
@@ -74,7 +87,7 @@ class PluginError(InputError):
         return made
 
 
-class ImpossibleError(ClusterSimError):
+class ImpossibleError(KeyedError):
     """The scenario is well-formed, but no such run exists."""
 
     exit_code = 3

@@ -100,6 +100,16 @@ class Dimension:
 
 
 DURATION = Dimension("a duration", TIME, "35 min", ("y", "d", "h", "min", "s", "ms", "us", "ns"))
+
+def about(seconds: float) -> str:
+    """A duration for people, to three figures in the unit that fits: ``54 d``, ``3.1 h``, ``640 ms``."""
+    if seconds == 0:
+        return "0 s"
+    fitting = next((unit for unit in ("d", "h", "min", "s", "ms", "us") if abs(seconds) >= TIME[unit]), "ns")
+    number = seconds / TIME[fitting]
+    return f"{number:,.0f} {fitting}" if abs(number) >= 1000 else f"{number:.3g} {fitting}"
+
+
 SIZE = Dimension("a size in bytes", BYTES, "80 GiB",
                  ("TiB", "GiB", "MiB", "KiB", "PB", "TB", "GB", "MB", "kB", "B"))  # fmt: skip
 BANDWIDTH = Dimension("a bandwidth", RATE, "400 Gbit/s",

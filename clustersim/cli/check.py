@@ -31,26 +31,21 @@ def command(scenarios: Scenarios, set_: Set = None, json: Json = False, quiet: Q
 
 
 def _checked(name: str, overrides: list[str]) -> dict[str, Any]:
-    from clustersim.errors import ImpossibleError, InputError
+    from clustersim.errors import KeyedError
     from clustersim.scenario.load import load
 
     result: dict[str, Any] = {"file": name, "exit_code": 0, "about": None, "problems": []}
     try:
         scenario = load(name, overrides)
         result["about"] = _about(scenario)
-    except InputError as error:
+    except KeyedError as error:
         result["exit_code"] = error.exit_code
+        placed = [item if item.file is not None else item.at(name) for item in error.problems]
         result["problems"] = [
             {"file": item.file, "line": item.line, "column": item.column, "path": item.path, "message": item.message,
              "text": str(item)}
-            for item in error.problems
+            for item in placed
         ]  # fmt: skip
-    except ImpossibleError as error:
-        result["exit_code"] = error.exit_code
-        text = f"{name}: {error}"
-        result["problems"] = [
-            {"file": name, "line": None, "column": None, "path": "", "message": str(error), "text": text}
-        ]
     return result
 
 
@@ -58,13 +53,18 @@ def _about(scenario: Scenario) -> str:
     """The sizes that follow from the scenario, and how full the fullest GPU is.
 
     Raises:
-        DoesNotFit: when a stage needs more memory than a GPU has.
+        InputError: a key is wrong, which shows only in the step or as the run is set up.
+        ImpossibleError: a stage needs more memory than a GPU has, or the run cannot be set up.
     """
+    from clustersim.run.prepared import Prepared
+    from clustersim.scenario.places import places_of
     from clustersim.study.step import fitting_step
 
     layout = scenario.parallelism
     sizes = (f"{scenario.model.name}, {scenario.cluster.gpus:,} GPUs = tp {layout.tp} × pp {layout.pp} × cp {layout.cp} × "
              f"dp {scenario.dp}, {scenario.microbatches} microbatches")  # fmt: skip
     memory = fitting_step(scenario).to_dict()["memory"]
+    with places_of(scenario):
+        Prepared(scenario)
     gib = 2.0**30
     return f"{sizes}; the fullest GPU holds {memory['peak_bytes'] / gib:.1f} of {memory['limit_bytes'] / gib:.1f} GiB"

@@ -49,9 +49,12 @@ def command(
     from clustersim.cli.scenarios import load_all
     from clustersim.cli.talk import print_json
     from clustersim.report.summary import run_summary
+    from clustersim.study.replicas import refuse_unready
 
     talk = Talk(quiet, verbose)
     loaded = load_all(scenarios, set_)
+    if len(loaded) > 1:
+        refuse_unready(loaded)
     runner = _Runner(talk, seed, replicas, workers, executor, address)
     answers: list[Answer] = []
     for scenario in loaded:

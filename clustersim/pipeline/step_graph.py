@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from clustersim.errors import KeyedError
 from clustersim.pipeline.dependencies import CODE, IS_COMPUTE, KINDS
 from clustersim.pipeline.graph import Graph, compile
 from clustersim.pipeline.ops import Kind, Program, parts_of
@@ -115,7 +116,11 @@ def shape_of(schedule: Schedule, pipe: Pipeline) -> Shape:
         InputError: the schedule is not defined there.
         Deadlock: it waits for itself.
     """
-    return _shape(type(schedule), schedule.model_dump_json(), pipe)
+    try:
+        return _shape(type(schedule), schedule.model_dump_json(), pipe)
+    except KeyedError as error:  # whatever is wrong with a list, it is the schedule's
+        error.retell(lambda problem: problem if problem.path or problem.file else replace(problem, path="schedule"))
+        raise
 
 
 @lru_cache(maxsize=64)

@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Protocol
 
 from clustersim.checkpoint.pattern import Pace
 from clustersim.checkpoint.tiers import Copy, Tier
-from clustersim.faults.failure import FailureModel, Severity
+from clustersim.faults.failure import Severity
 from clustersim.faults.flap import Flap
 from clustersim.faults.process import Hit
-from clustersim.faults.silent import Silent, SilentCorruption
+from clustersim.faults.silent import Silent
 from clustersim.faults.slow import Slow
 from clustersim.faults.spike import Spike
-from clustersim.pipeline.conditions import Conditions
 from clustersim.run.clock import at
 from clustersim.run.log import Entry
 
@@ -244,17 +243,3 @@ class Afflictions:
             self._go_back(copy)
             self._job.trainer.skipped += spike.skip
             self._job.struck_by(hit._replace(time_s=self._job.env.now, extra=None))
-
-
-def check_overhead(causes: tuple[FailureModel, ...]) -> float:
-    """Share of training time that checks for silent corruption cost, all together."""
-    return sum(cause.overhead for cause in causes if isinstance(cause, SilentCorruption))
-
-
-def conditions(what: str, place: int, factor: float, places: int) -> Conditions:
-    """One place that computes, or whose links carry, by a factor slower; ``cluster``: the links of all."""
-    if what == "compute":
-        return Conditions(slow=((place, factor),))
-    if what == "link":
-        return Conditions(slow_links=((place, 1 / factor),))
-    return Conditions(slow_links=tuple((each, 1 / factor) for each in range(places)))

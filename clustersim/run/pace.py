@@ -6,8 +6,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, Protocol
 
 from clustersim.checkpoint.pattern import Pace
+from clustersim.faults.silent import SilentCorruption
 
 if TYPE_CHECKING:
+    from clustersim.faults.failure import FailureModel
     from clustersim.pipeline.conditions import Conditions, StepTime
 
 
@@ -173,3 +175,19 @@ class Paces:
 
 
 __all__ = ["FixedStep", "NoisyStep", "Pace", "Paces", "Step", "StepSource"]
+
+
+def check_overhead(causes: tuple[FailureModel, ...]) -> float:
+    """Share of training time that checks for silent corruption cost, all together."""
+    return sum(cause.overhead for cause in causes if isinstance(cause, SilentCorruption))
+
+
+def slowed_place(what: str, place: int, factor: float, places: int) -> Conditions:
+    """One place that computes, or whose links carry, by a factor slower; ``cluster``: the links of all."""
+    from clustersim.pipeline.conditions import Conditions
+
+    if what == "compute":
+        return Conditions(slow=((place, factor),))
+    if what == "link":
+        return Conditions(slow_links=((place, 1 / factor),))
+    return Conditions(slow_links=tuple((each, 1 / factor) for each in range(places)))

@@ -21,17 +21,16 @@ from clustersim.checkpoint.state import state_bytes
 from clustersim.checkpoint.tiers import Tier
 from clustersim.errors import InputError, Problem
 from clustersim.faults.failure import FailureModel, FailuresDuring, Severity
+from clustersim.faults.hazard.calendar import refuse_restless
 from clustersim.faults.process import SPARE_BLOCK, Arrivals, Site
 from clustersim.faults.spare_places import SparePlaces
 from clustersim.hardware.topology import Placement as RankGrid
 from clustersim.recovery.ground import KNOWN, Ground
 from clustersim.recovery.strategy import RecoveryStrategy
 from clustersim.rng import stream
-from clustersim.run.afflictions import check_overhead, conditions
 from clustersim.run.luck import SaveLuck
-from clustersim.run.pace import Paces, Step
+from clustersim.run.pace import Paces, Step, check_overhead, slowed_place
 from clustersim.run.room import check_room
-from clustersim.run.storage import alone_s
 
 SLOW_LEVELS = (1.0, 1.1, 1.25, 1.5, 2.0, 3.0, 5.0, 10.0)
 """Factors of a slow place at which the step model is asked; between them the pace is a straight line."""
@@ -123,8 +122,11 @@ class Prepared:
         """Refuse failures that strike so often that no run would ever end: a unit has slipped."""
         length, site = min(self.horizon_s, self.nominal_s), self.job_site()
         for index, cause in enumerate(self.causes):
+            for key in ("calendar", "repair_speed"):
+                refuse_restless(getattr(cause, key, ()), self.horizon_s, f"failures.{index}.{key}")
             if (hits := length * cause.frequency(site)) > MOST_HITS:
-                raise InputError(Problem(f"failures.{index}.mtbf", f"makes '{cause.name}' strike {hits:.2g} times in a run; at "
+                key = next((f".{key}" for key in ("mtbf", "every") if key in type(cause).model_fields), "")
+                raise InputError(Problem(f"failures.{index}{key}", f"makes '{cause.name}' strike {hits:.2g} times in a run; at "
                                                                    f"most {MOST_HITS:.0e} are simulated"))  # fmt: skip
 
     def _saves(self) -> None:
@@ -145,7 +147,7 @@ class Prepared:
         self.load_s = self.load.seconds
         if self.load.bytes:
             limit = self.load.per_client or math.inf
-            self.load_s += alone_s(cluster.storage, self.load.bytes, "read", self.load.clients, limit)
+            self.load_s += cluster.storage.alone_s(self.load.bytes, "read", self.load.clients, limit)
         self._by_number(Shop.of(engine, self.site))
         self._share_network()
         cost = self.save or Outlay(0.0, ())
@@ -289,7 +291,7 @@ class Prepared:
         if factor == 1.0:
             return self.pace
         if key not in self._slowed:
-            there = conditions(what, place, factor, self.scenario.cluster.nodes)
+            there = slowed_place(what, place, factor, self.scenario.cluster.nodes)
             self._slowed[key] = self._with_checks(self.paces.under(there))
         return self._slowed[key]
 

@@ -10,11 +10,13 @@ from clustersim.run.job import Job
 from clustersim.run.pace import Step
 from clustersim.run.prepared import Prepared
 from clustersim.run.result import RunResult
+from clustersim.scenario.places import tells_places
 
 if TYPE_CHECKING:
     from clustersim.scenario.schema import Scenario
 
 
+@tells_places
 def prepare(scenario: Scenario, step: Step | None = None) -> Prepared:
     """Make a scenario ready to be run many times."""
     return Prepared(scenario, step)
@@ -44,6 +46,7 @@ def run_replica(prepared: Prepared, seed: int, replica: int = 0, events: bool = 
             gc.enable()
 
 
+@tells_places
 def simulate(scenario: Scenario, *, seed: int | None = None, replica: int = 0, step: Step | None = None) -> RunResult:
     """Simulate one replica of a run.
 

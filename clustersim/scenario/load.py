@@ -13,6 +13,7 @@ from clustersim.scenario.checks import Pieces, cross_check
 from clustersim.scenario.measured import without_measured
 from clustersim.scenario.override import apply_override, assign, overlay
 from clustersim.scenario.parts import import_installed, import_plugin
+from clustersim.scenario.places import placed_like
 from clustersim.scenario.problems import in_order, problems_of
 from clustersim.scenario.read import read_tree
 from clustersim.scenario.schema import Scenario
@@ -169,6 +170,7 @@ def validate(tree: Node, problems: Sequence[Problem] = (), units: bool = True) -
         found += [problem for problem in fresh if not _follows(problem.path, known)]
     if found:
         raise InputError(in_order(found))
+    scenario.origin.tree = tree
     return scenario
 
 
@@ -223,6 +225,7 @@ def changed(scenario: Scenario, changes: Mapping[str, Any]) -> Any:
     tree = from_plain(
         without_measured(scenario.model_dump(mode="json", exclude_unset=True), scenario.calibration), here
     )
+    tree = placed_like(tree, scenario.origin.tree)
     for path, value in changes.items():
         tree = assign(tree, path.split("."), from_plain(value, here), here)
     return validate(tree, units=False)

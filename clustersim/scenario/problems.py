@@ -18,6 +18,9 @@ from clustersim.scenario.tree import Node, Place
 _HOPS = ("engine", "strategy", "kind")
 """Keys that may hold the mapping in which a part's other keys stand."""
 
+LATE = "late"
+"""The kind of an error that came up after validation: its path is of keys alone."""
+
 _EXAMPLES = {
     "model": "model: llama3-8b (clustersim list models)",
     "cluster": "cluster: {nodes: 16, node: dgx-h100, storage: tectonic}",
@@ -63,7 +66,7 @@ def locate(tree: Node, loc: tuple[int | str, ...], kind: str) -> tuple[str, Plac
     node, path, rest = tree, [], list(loc)
     key_place = tree.place
     while rest:
-        step = _step(node, rest)
+        step = _step(node, rest, tags=kind != LATE)
         if step is None:
             break
         key_place = node.keys.get(str(step), node.place)
@@ -81,15 +84,18 @@ def locate(tree: Node, loc: tuple[int | str, ...], kind: str) -> tuple[str, Plac
     return ".".join(path), place, tuple(rest)
 
 
-def _step(node: Node, rest: list[int | str]) -> int | str | None:
-    """The next key to follow; consumes it from ``rest`` unless it is one that the error's path leaves out."""
+def _step(node: Node, rest: list[int | str], tags: bool) -> int | str | None:
+    """The next key to follow; consumes it from ``rest`` unless it is one that the error's path leaves out.
+
+    ``tags``: whether ``rest`` may hold names of a union's branches beside keys.
+    """
     if node.child(rest[0]) is not None:
         return rest.pop(0)
     for hop in _HOPS:
         inner = node.child(hop)
         if inner is not None and isinstance(inner.value, dict) and inner.child(rest[0]) is not None:
             return hop
-    if len(rest) > 1 and node.child(rest[1]) is not None:  # the tag of a union's branch
+    if tags and len(rest) > 1 and node.child(rest[1]) is not None:  # the tag of a union's branch
         rest.pop(0)
         return rest.pop(0)
     return None

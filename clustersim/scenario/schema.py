@@ -18,6 +18,7 @@ from clustersim.pipeline.schedule import Schedule
 from clustersim.recovery.strategy import RecoveryStrategy
 from clustersim.scenario.checks import Pieces, cross_check
 from clustersim.scenario.parts import import_parts
+from clustersim.scenario.tree import Origin
 from clustersim.workload.layout import Layout
 from clustersim.workload.model import TransformerModel
 from clustersim.workload.profile import Profile
@@ -72,7 +73,7 @@ class Scenario(Block):
     """A profile measured on real hardware: a file's name, or its content; null: the presets' published efficiencies."""
     simulation: Simulation = Simulation()
 
-    _file: str | None = PrivateAttr(default=None)
+    _origin: Origin = PrivateAttr(default_factory=Origin)
 
     @model_validator(mode="before")
     @classmethod
@@ -117,6 +118,11 @@ class Scenario(Block):
         if wrong:
             raise line_errors("Scenario", wrong)
         return self
+
+    @property
+    def origin(self) -> Origin:
+        """Where its values were written (see ``clustersim.scenario.places``)."""
+        return self._origin
 
     @property
     def dp(self) -> int:

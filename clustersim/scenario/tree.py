@@ -60,6 +60,21 @@ class Node:
         return None
 
 
+class Origin:
+    """The tree that a scenario was read from, kept for errors that come up later; None: it was made from data in memory.
+
+    Where a scenario was read is no part of what it says: any two are equal.
+    """
+
+    def __init__(self, tree: Node | None = None) -> None:
+        self.tree = tree
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Origin)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
 def from_plain(data: Any, place: Place) -> Node:
     """A tree of plain data, all of it at one place."""
     if isinstance(data, dict):

@@ -8,10 +8,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from clustersim.errors import ImpossibleError, InputError, Problem
+from clustersim.errors import InputError, Problem
 from clustersim.shown import cut
 from clustersim.study.executors import Executor
-from clustersim.study.runner import Job, Outcome, Progress, Runner, fitting_job
+from clustersim.study.replicas import refuse_unready
+from clustersim.study.runner import Outcome, Progress, Runner, job_of
 from clustersim.study.statistics import Difference, Target, difference
 from clustersim.study.store import Store
 
@@ -140,25 +141,19 @@ def compare(scenarios: Sequence[Any], *, names: Sequence[str] | None = None, rep
         store: remembers finished replicas.
 
     Raises:
-        InputError: fewer than two scenarios.
-        DoesNotFit: one of them does not fit in memory.
+        InputError: fewer than two scenarios, or a key of them is wrong.
+        ImpossibleError: one of them does not fit in memory, or its run cannot be set up.
     """
     if len(scenarios) < 2:
         raise InputError(Problem("compare", "needs at least two scenarios"))
     first = scenarios[0].simulation
     seed = first.seed if seed is None else seed
     labels = labels_of(scenarios, names)
-    jobs = [_fitting(label, scenario) for label, scenario in zip(labels, scenarios, strict=True)]
+    refuse_unready(scenarios, labels)
+    jobs = [job_of(label, scenario) for label, scenario in zip(labels, scenarios, strict=True)]
     runner = Runner(seed, executor, store, progress)
     outcomes = runner.run_until(jobs, replicas or first.replicas, until, limit)
     return Comparison(outcomes, differences_of(outcomes), seed)
-
-
-def _fitting(label: str, scenario: Any) -> Job:
-    try:
-        return fitting_job(label, scenario)
-    except ImpossibleError as error:
-        raise type(error)(f"{label}: {error}") from None
 
 
 def differences_of(outcomes: Sequence[Outcome]) -> list[Difference]:

@@ -37,6 +37,8 @@ class Failure:
     details: str = ""
     plugin: bool = False
     """A plug-in's fault."""
+    error: ClusterSimError | None = None
+    """The error itself, where it is one that a user can cause."""
 
 
 class Executor(Protocol):
@@ -54,7 +56,7 @@ def guarded(function: Function, shared: Any, task: Task) -> Any:
     try:
         return function(shared, task)
     except ClusterSimError as error:
-        return Failure(str(error))
+        return Failure(str(error), error=error)
     except MemoryError:
         return Failure("out of memory")
     except Exception as error:  # whatever a plug-in raises must not end the study

@@ -106,7 +106,7 @@ def sobol(scenario: Any, ranges: Sequence[Range], *, metric: str = "goodput_toke
         evaluated += len(flat)
         unique, back = np.unique(flat, axis=0, return_inverse=True)
         table = sweep(scenario, points=_points(ranges, unique), replicas=replicas, seed=seed,
-                      executor=executor, progress=progress)  # fmt: skip
+                      executor=executor, progress=progress, option="--range")  # fmt: skip
         return _means(table, metric)[back.reshape(-1)].reshape(1, *shares.shape[1:])
 
     shares_of: Any = uniform()
@@ -138,7 +138,7 @@ def morris(scenario: Any, ranges: Sequence[Range], *, metric: str = "goodput_tok
             shares.append(row.copy())
         order.append(turns)
     table = sweep(scenario, points=_points(ranges, np.array(shares)), replicas=replicas, seed=seed, executor=executor,
-                  progress=progress)  # fmt: skip
+                  progress=progress, option="--range")  # fmt: skip
     heights = _means(table, metric).reshape(paths, count + 1)
     effects = np.zeros((paths, count))
     for number, turns in enumerate(order):
@@ -163,7 +163,7 @@ def spread(scenario: Any, ranges: Sequence[Range], *, metric: str = "goodput_tok
     seed = scenario.simulation.seed if seed is None else seed
     sample = qmc.LatinHypercube(d=len(ranges), rng=stream(seed, 0, "importance/inputs")).random(draws)
     table = sweep(scenario, points=_points(ranges, sample), replicas=replicas, seed=seed, executor=executor,
-                  progress=progress)  # fmt: skip
+                  progress=progress, option="--range")  # fmt: skip
     means = _means(table, metric)
     within = float(np.mean([outcome.summaries()[metric]["sd"] ** 2 for outcome in table.outcomes]))  # type: ignore[index]
     between = max(0.0, float(means.var(ddof=1)) - within / replicas)

@@ -130,7 +130,7 @@ def optimum(scenario: Any, span: Range, *, metric: str = "goodput_tokens_per_s",
         )
     numbers = _grid(span, points)
     table = sweep(scenario, points=[{span.path: _as_value(span, number)} for number in numbers], replicas=replicas,
-                  seed=seed, executor=executor, store=store, progress=progress)  # fmt: skip
+                  seed=seed, executor=executor, store=store, progress=progress, option="--optimum")  # fmt: skip
     usable = [(number, outcome.column(metric)) for number, outcome in zip(numbers, table.outcomes, strict=True)
               if outcome.error is None and None not in outcome.column(metric)]  # fmt: skip
     if len(usable) < 4:

@@ -16,10 +16,11 @@ from clustersim.errors import NegativeAnswer
 from clustersim.pipeline.search import Candidate, SearchResult, search_steps
 from clustersim.pipeline.search_explain import explain
 from clustersim.pipeline.search_space import Space
+from clustersim.scenario.places import tells_places
 from clustersim.study.axes import Point, points_of
 from clustersim.study.executors import Executor
 from clustersim.study.points import Template
-from clustersim.study.runner import Outcome, Progress, Runner, job_of
+from clustersim.study.runner import Outcome, Progress, Runner, job_of, refuse_if_all_wrong
 from clustersim.study.statistics import Difference, difference, mean_of
 from clustersim.study.store import Store
 from clustersim.study.sweeping import label_of
@@ -209,6 +210,7 @@ def interval_choices(scenario: Scenario) -> dict[str, Sequence[Any]]:
     return {"checkpoint.interval": list(dict.fromkeys(scaled))}
 
 
+@tells_places
 def plan(scenario: Scenario, *, space: Space | None = None, over: Mapping[str, Sequence[Any]] | None = None,
          layouts: int = 8, replicas: int = 32, seed: int | None = None, prices: Prices | None = None,
          executor: Executor | None = None, store: Store | None = None, progress: Progress | None = None,
@@ -224,6 +226,7 @@ def plan(scenario: Scenario, *, space: Space | None = None, over: Mapping[str, S
 
     Raises:
         ImpossibleError: no layout passes the rules or fits in memory.
+        InputError: a key is wrong whatever the layout.
         NegativeAnswer: no design could be simulated.
     """
     seed = scenario.simulation.seed if seed is None else seed
@@ -234,6 +237,7 @@ def plan(scenario: Scenario, *, space: Space | None = None, over: Mapping[str, S
     runner = Runner(seed, executor, store, progress)
     ranked = _halve(designs, template, runner, replicas)
     if not any(design.goodput > 0 for design in ranked):
+        refuse_if_all_wrong([design.outcome for design in ranked])
         errors = {design.outcome.error for design in ranked if design.outcome.error}
         raise NegativeAnswer(f"no design could be run: {'; '.join(sorted(errors)) or 'none makes progress'}")
     return Plan(ranked, found, scenario.cluster.gpus, seed, template, prices or Prices())

@@ -10,6 +10,7 @@ from clustersim.part import Block
 from clustersim.scenario.load import read_files, validate
 from clustersim.scenario.measured import without_measured
 from clustersim.scenario.override import apply_override, assign
+from clustersim.scenario.places import placed_like
 from clustersim.scenario.tree import Node, Place, from_plain
 from clustersim.study.axes import Point
 
@@ -27,9 +28,10 @@ class Template:
         self.tree, self.units, self.option, self.problems = tree, units, option, tuple(problems)
 
     @classmethod
-    def of(cls, scenario: Scenario) -> Template:
+    def of(cls, scenario: Scenario, option: str = "--over") -> Template:
         """A template of a scenario in memory; bare numbers in points are SI."""
-        return cls(from_plain(written(scenario), Place(None)), units=False)
+        tree = from_plain(written(scenario), Place(None))
+        return cls(placed_like(tree, scenario.origin.tree), units=False, option=option)
 
     @classmethod
     def read(cls, source: str, overrides: Sequence[str] = (), option: str = "--over") -> Template:

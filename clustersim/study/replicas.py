@@ -16,7 +16,8 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from clustersim.errors import ClusterSimError, PluginError
+from clustersim.errors import ClusterSimError, InputError, KeyedError, PluginError, Problem
+from clustersim.scenario.places import tells_places
 from clustersim.study.executors import Executor, Failure, Processes
 from clustersim.study.statistics import summary
 
@@ -109,6 +110,7 @@ class ReplicaTable:
         )
 
 
+@tells_places
 def run_replicas(
     scenario: Scenario,
     *,
@@ -207,6 +209,8 @@ def _pooled(executor: Executor, shared: tuple[str, int], replicas: Sequence[int]
         if isinstance(result, Failure):
             if result.plugin:
                 raise PluginError.of(result.message, result.details)
+            if result.error is not None:
+                raise result.error
             raise ClusterSimError(f"replicas {task[0]} to {task[1] - 1}: {result.message}\n{result.details}".rstrip())
         yield from zip(range(*task), result, strict=True)
 
@@ -220,10 +224,43 @@ def _task(shared: tuple[str, int], task: tuple[int, int]) -> list[Row]:
     return [_row(run_replica(prepared, seed, replica, events=False)) for replica in range(*task)]
 
 
+@tells_places
 def prepared_for(scenario: Scenario) -> Prepared:
     """What all replicas of ``scenario`` share (step time, save costs, resolved interval); built once a process."""
     prepared: Prepared = _prepared(json.dumps(scenario.data()))
     return prepared
+
+
+def refuse_unready(scenarios: Sequence[Scenario], labels: Sequence[str] | None = None) -> None:
+    """Refuse scenarios of which one cannot be run, before any is.
+
+    Args:
+        labels: what to call them where no file tells which is meant; None: nothing.
+
+    Raises:
+        InputError: with what is wrong in all of them.
+        ImpossibleError: the first that does not fit in memory, or whose run cannot be set up.
+    """
+    from clustersim.study.step import fitting_model
+
+    problems: list[Problem] = []
+    for place, scenario in enumerate(scenarios):
+        label = labels[place] if labels is not None else ""
+        try:
+            fitting_model(scenario)
+            prepared_for(scenario)
+        except KeyedError as error:
+            error.retell(lambda problem, label=label: _labelled(problem, label))  # type: ignore[misc]
+            if not isinstance(error, InputError):
+                raise
+            problems += error.problems
+    if problems:
+        raise InputError(list(dict.fromkeys(problems)))
+
+
+def _labelled(problem: Problem, label: str) -> Problem:
+    """The problem of the scenario with a label; a file's name says it as well."""
+    return problem.at(label) if problem.file is None and label else problem
 
 
 @functools.lru_cache(maxsize=4)

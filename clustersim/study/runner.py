@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from clustersim.errors import InputError, Problem, nearest
+from clustersim.errors import InputError, KeyedError, Problem, nearest
+from clustersim.scenario.places import at_its_place
+from clustersim.scenario.tree import Origin
 from clustersim.study.axes import Point
 from clustersim.study.executors import Executor, Failure, Serial
 from clustersim.study.statistics import Target, summary
@@ -28,11 +30,12 @@ LARGEST_TASK = 64
 
 
 class Job(NamedTuple):
-    """One scenario to run: its resolved form as JSON, the hash of that, and what to call it."""
+    """One scenario to run: its resolved form as JSON, the hash of that, what to call it, and where it was written."""
 
     label: str
     scenario: str
     hash: str
+    origin: Origin | None = None
 
 
 class Task(NamedTuple):
@@ -58,6 +61,8 @@ class Outcome:
     point: Point = field(default_factory=dict)
     replicas: list[Metrics | None] = field(default_factory=list)
     error: str | None = None
+    fault: KeyedError | None = field(default=None, compare=False)
+    """The error itself, where keys are at fault."""
 
     @property
     def metrics(self) -> list[str]:
@@ -122,7 +127,7 @@ def job_of(label: str, scenario: Any) -> Job:
     text = json.dumps(data, sort_keys=True, separators=(",", ":"))
     told = {key: item for key, item in data.items() if key not in ("simulation", "name", "description")}
     body = json.dumps(told, sort_keys=True, separators=(",", ":"))
-    return Job(label, text, hashlib.sha256(body.encode()).hexdigest())
+    return Job(label, text, hashlib.sha256(body.encode()).hexdigest(), scenario.origin)
 
 
 def fitting_job(label: str, scenario: Any) -> Job:
@@ -226,7 +231,8 @@ class Runner:
 
     def _keep(self, job: Job, outcome: Outcome, task: Task, result: Any) -> int:
         if isinstance(result, Failure):
-            outcome.error = outcome.error or result.message
+            if outcome.error is None:
+                outcome.error, outcome.fault = _told(result, job.origin)
             return 0
         outcome.replicas[task.first : task.last] = result
         if self.store is not None:
@@ -245,6 +251,32 @@ class Runner:
     def _tell(self, done: int, total: int) -> None:
         if self.progress is not None:
             self.progress(done, total)
+
+
+def _told(failure: Failure, origin: Origin | None) -> tuple[str, KeyedError | None]:
+    """Why a task failed, at the places of the scenario that it ran."""
+    if not isinstance(failure.error, KeyedError):
+        return failure.message, None
+    if origin is not None:
+        failure.error.retell(lambda problem: at_its_place(problem, origin))
+    return str(failure.error), failure.error
+
+
+def refuse_if_all_wrong(outcomes: Sequence[Outcome]) -> None:
+    """Raise what is wrong where no outcome has a result and keys are at fault in each: the input is, and not a point.
+
+    Raises:
+        InputError: with what is wrong in any of them.
+        ImpossibleError: that of the first.
+    """
+    faults = [outcome.fault for outcome in outcomes if outcome.fault is not None]
+    if not faults or len(faults) < len(outcomes):
+        return
+    wrong = [fault for fault in faults if isinstance(fault, InputError)]
+    if len(wrong) == len(faults):
+        raise InputError(list(dict.fromkeys(problem for fault in wrong for problem in fault.problems)))
+    if not wrong:
+        raise faults[0]
 
 
 def task_size(replicas: int, workers: int) -> int:

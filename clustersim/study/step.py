@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from clustersim.scenario.places import tells_places
+
 if TYPE_CHECKING:
     from clustersim.pipeline.step import StepModel
     from clustersim.pipeline.step_report import StepReport
     from clustersim.scenario.schema import Scenario
 
 
+@tells_places
 def step(scenario: Scenario) -> StepReport:
     """The nominal step of ``scenario``: time, MFU, breakdown, memory of each stage.
 
@@ -21,6 +24,7 @@ def step(scenario: Scenario) -> StepReport:
     return StepModel.of(scenario).report()
 
 
+@tells_places
 def fitting_model(scenario: Scenario) -> StepModel:
     """The step model of a job that fits in memory.
 
@@ -36,6 +40,7 @@ def fitting_model(scenario: Scenario) -> StepModel:
     return model
 
 
+@tells_places
 def fitting_step(scenario: Scenario) -> StepReport:
     """Like ``step``, for a job that fits in memory; raises as ``fitting_model`` does."""
     return fitting_model(scenario).report()

@@ -162,8 +162,9 @@ class Store:
             write_atomically(path, text)
         found = self.manifest()
         if found != json.loads(text):
-            changed = sorted(key for key in {*found, *manifest} if found.get(key) != manifest.get(key))
-            if changed == ["replicas"] and (manifest["replicas"] or 0) > (found["replicas"] or 0):
+            changed = sorted(key for key in {*found, *manifest} if not _same(key, found.get(key), manifest.get(key)))
+            more = changed == ["replicas"] and (manifest["replicas"] or 0) > (found["replicas"] or 0)
+            if more or not changed:
                 write_atomically(path, text)  # the same study, to be gone on with
                 return
             raise InputError(Problem("", f"{self.folder} holds another study (it differs in {', '.join(changed)}); "
@@ -231,6 +232,13 @@ class Store:
 
     def __exit__(self, *exception: object) -> None:
         self.close()
+
+
+def _same(key: str, old: Any, new: Any) -> bool:
+    """Whether a study is the same in one thing. What an error says names the line of a file, which may move."""
+    if key == "errors" and isinstance(old, list) and isinstance(new, list):
+        return [error is None for error in old] == [error is None for error in new]
+    return bool(old == new)
 
 
 def _read(shard: Path, contents: Contents) -> None:

@@ -9,11 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from clustersim.errors import ClusterSimError, ImpossibleError, InputError, Problem
+from clustersim.errors import ClusterSimError, InputError, KeyedError, Problem
 from clustersim.study.axes import Point, points_of
 from clustersim.study.executors import Executor
 from clustersim.study.points import Template
-from clustersim.study.runner import Job, Outcome, Progress, Runner, fitting_job, in_order
+from clustersim.study.replicas import prepared_for
+from clustersim.study.runner import Job, Outcome, Progress, Runner, fitting_job, in_order, refuse_if_all_wrong
 from clustersim.study.statistics import BETTER, Difference, Target, difference
 from clustersim.study.store import Store, write_atomically
 
@@ -130,7 +131,8 @@ def sweep(scenario: Any, *, over: Mapping[str, Iterable[Any]] | None = None,
           zipped: Mapping[str, Iterable[Any]] | None = None, points: Sequence[Point] | None = None,
           replicas: int | None = None, seed: int | None = None, until: Target | None = None, limit: int = 10_000,
           executor: Executor | None = None, store: Store | Path | str | None = None, progress: Progress | None = None,
-          shard: tuple[int, int] | None = None, at: Callable[[Point], Any] | None = None) -> Sweep:  # fmt: skip
+          shard: tuple[int, int] | None = None, at: Callable[[Point], Any] | None = None,
+          option: str = "--over") -> Sweep:  # fmt: skip
     """Run ``scenario`` at every point, each with the same failures.
 
     A point whose scenario is wrong or impossible gets its error text in its row; the rest completes.
@@ -142,6 +144,7 @@ def sweep(scenario: Any, *, over: Mapping[str, Iterable[Any]] | None = None,
         store: a folder or store that remembers finished replicas; the same call resumes.
         shard: ``(i, n)``: run the i-th part of n only.
         at: makes the scenario of a point; default: ``scenario`` with the point's values.
+        option: what errors say that a point's values come from.
 
     Raises:
         InputError: no points, a path named twice, every point wrong, a store that holds another study.
@@ -151,7 +154,7 @@ def sweep(scenario: Any, *, over: Mapping[str, Iterable[Any]] | None = None,
     if not grid:
         raise InputError(Problem("--over", "a sweep needs at least one point"))
     seed = scenario.simulation.seed if seed is None else seed
-    make = at or Template.of(scenario)
+    make = at or Template.of(scenario, option)
     paths = list(dict.fromkeys(path for point in grid for path in point))
     kept = Store(store) if isinstance(store, (str, Path)) else store
     count = replicas or scenario.simulation.replicas
@@ -163,11 +166,11 @@ def sweep(scenario: Any, *, over: Mapping[str, Iterable[Any]] | None = None,
     try:
         runner = Runner(seed, executor, kept, progress, shard)
         ran = iter(runner.run_until(jobs, count, until, limit))
-        outcomes = [next(ran) if isinstance(job, Job) else Outcome(label_of(point), error=job)
-                    for job, point in zip(prepared, grid, strict=True)]  # fmt: skip
+        outcomes = [next(ran) if isinstance(job, Job) else job for job in prepared]
     finally:
         if kept is not None:
             kept.close()
+    refuse_if_all_wrong(outcomes)
     for outcome, point in zip(outcomes, grid, strict=True):
         outcome.point = point
     result = Sweep(paths, outcomes, seed, complete=shard is None)
@@ -176,7 +179,7 @@ def sweep(scenario: Any, *, over: Mapping[str, Iterable[Any]] | None = None,
     return result
 
 
-def manifest(jobs: Sequence[Job | str], seed: int, paths: list[str], points: Sequence[Point],
+def manifest(jobs: Sequence[Job | Outcome], seed: int, paths: list[str], points: Sequence[Point],
              replicas: int | None) -> dict[str, Any]:  # fmt: skip
     """What a sweep's folder is about: enough to tell another study apart, and to make the table from the shards alone.
 
@@ -186,7 +189,7 @@ def manifest(jobs: Sequence[Job | str], seed: int, paths: list[str], points: Seq
 
     return {"study": "sweep", "version": __version__, "seed": seed, "paths": paths, "points": list(points),
             "replicas": replicas, "hashes": [job.hash for job in jobs if isinstance(job, Job)],
-            "errors": [None if isinstance(job, Job) else job for job in jobs]}  # fmt: skip
+            "errors": [None if isinstance(job, Job) else job.error for job in jobs]}  # fmt: skip
 
 
 def _refuse_shared(paths: Sequence[str]) -> None:
@@ -196,7 +199,7 @@ def _refuse_shared(paths: Sequence[str]) -> None:
             raise InputError(Problem(f"--over {path}", "is the same for all points of a study: give --seed or --replicas"))
 
 
-def _jobs(make: Callable[[Point], Any], points: Sequence[Point]) -> list[Job | str]:
+def _jobs(make: Callable[[Point], Any], points: Sequence[Point]) -> list[Job | Outcome]:
     """Each point's job, or why it has none.
 
     Raises:
@@ -204,19 +207,31 @@ def _jobs(make: Callable[[Point], Any], points: Sequence[Point]) -> list[Job | s
         ImpossibleError: no point is possible.
     """
     found = [_job(make, point) for point in points]
-    errors = [error for error in found if not isinstance(error, Job)]
-    if len(errors) == len(found):
-        wrong = [error.problems for error in errors if isinstance(error, InputError)]
-        if len(wrong) == len(errors):
-            raise InputError(list(dict.fromkeys(problem for problems in wrong for problem in problems)))
-        if all(isinstance(error, ImpossibleError) for error in errors):
-            raise errors[0]
-    return [job if isinstance(job, Job) else str(job) for job in found]
+    tried: list[Outcome] = []
+    for job, point in zip(found, points, strict=True):
+        tried.append(job if isinstance(job, Outcome) else _set_up(make, point))
+        if tried[-1].fault is None:
+            return found  # one can be run, as a rule the first: the others show as they run
+    refuse_if_all_wrong(tried)
+    return found
 
 
-def _job(make: Callable[[Point], Any], point: Point) -> Job | ClusterSimError:
-    """The point's job, or why it has none."""
+def _job(make: Callable[[Point], Any], point: Point) -> Job | Outcome:
+    """The point's job, or the outcome without a result that says why it has none."""
     try:
         return fitting_job(label_of(point), make(point))
     except ClusterSimError as error:
-        return error
+        return _without(point, error)
+
+
+def _set_up(make: Callable[[Point], Any], point: Point) -> Outcome:
+    """An outcome that says why a run of the point cannot be set up; without an error where it can."""
+    try:
+        prepared_for(make(point))
+    except ClusterSimError as error:
+        return _without(point, error)
+    return Outcome(label_of(point))
+
+
+def _without(point: Point, error: ClusterSimError) -> Outcome:
+    return Outcome(label_of(point), error=str(error), fault=error if isinstance(error, KeyedError) else None)

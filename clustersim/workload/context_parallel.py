@@ -49,7 +49,7 @@ def context_group(
         default = n if kind == "ulysses" else min(group.per_node, n, int(kv_heads) if kv_heads else n)
         degree = ulysses if ulysses is not None else max(1, default)
     if n % degree:
-        raise InputError(Problem("parallelism.ulysses", f"{degree} must divide cp {n}"))
+        raise InputError(Problem("parallelism.context.ulysses", f"{degree} must divide cp {n}"))
     stride = max(1, group.span_gpus // n)
     near_per_node = max(1, min(degree, group.per_node))
     beside = max(1, group.per_node // near_per_node)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cached_property
 
-from clustersim.errors import InputError
+from clustersim.errors import InputError, Problem
 from clustersim.hardware.gpu import Gpu
 from clustersim.workload.gemm import MatrixUnit
 from clustersim.workload.measured import Measured
@@ -41,7 +41,10 @@ class Device:
         for name in _wider(precision):
             if name in self.gpu.peak:
                 return self.gpu.peak[name]
-        raise InputError(f"GPU {self.gpu.name} has no peak for {precision}; known: {', '.join(self.gpu.peak)}")
+        known = ", ".join(self.gpu.peak)
+        raise InputError(
+            Problem("training.precision", f"GPU {self.gpu.name} has no peak for {precision} or wider; it has: {known}")
+        )
 
     def unit(self, precision: str) -> MatrixUnit:
         """What matrix products in ``precision`` run on."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from clustersim.errors import DoesNotFit
+from clustersim.errors import DoesNotFit, Problem
 from clustersim.units import SIZE
 from clustersim.workload.memory import PARTS, Memory, MemoryReport, RankMemory
 from clustersim.workload.training import FullRecompute, NoRecompute, SelectiveRecompute
@@ -93,5 +93,5 @@ def check(memory: Memory) -> MemoryReport:
     """
     report = memory.report()
     if not report.fits:
-        raise DoesNotFit(verdict(memory, report))
+        raise DoesNotFit(Problem("parallelism", verdict(memory, report)))
     return report

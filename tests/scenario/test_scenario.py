@@ -128,7 +128,16 @@ class TestReplace:
     def test_errors_name_the_path(self, path: str, value: object, line: str) -> None:
         with pytest.raises(InputError) as caught:
             self.scenario.replace(path, value)
-        assert str(caught.value).startswith(line)
+        told = caught.value.problems[0]
+        assert str(told.at(None)).startswith(line)
+
+    def test_what_is_wrong_elsewhere_is_shown_where_it_was_written(self) -> None:
+        with pytest.raises(InputError) as caught:
+            self.scenario.replace("parallelism.tp", 16)
+        told = caught.value.problems[0]
+        assert told.line is not None
+        assert (told.file, told.path) == (str(MAIN), "parallelism.dp")
+        assert MAIN.read_text().splitlines()[told.line - 1].strip().startswith("dp: 128")
 
 
 def test_pickles() -> None:

@@ -105,6 +105,15 @@ def test_more_replicas_extend_a_study_and_fewer_are_another(tmp_path: Path) -> N
         Store(tmp_path).open_study({"scenario": "x", "replicas": 20})
 
 
+def test_what_an_error_says_makes_no_other_study(tmp_path: Path) -> None:
+    """It names a line of a file, which moves with a comment above it; which points are wrong does not."""
+    Store(tmp_path).open_study({"errors": [None, "job.yaml:3:1: x: is wrong"]})
+    Store(tmp_path).open_study({"errors": [None, "job.yaml:4:1: x: is wrong"]})
+    assert Store(tmp_path).manifest() == {"errors": [None, "job.yaml:4:1: x: is wrong"]}
+    with pytest.raises(InputError, match="differs in errors"):
+        Store(tmp_path).open_study({"errors": ["job.yaml:4:1: x: is wrong", None]})
+
+
 def test_records_without_a_manifest_are_refused(tmp_path: Path) -> None:
     with Store(tmp_path) as store:
         store.append([record("a")])

@@ -110,6 +110,22 @@ class PeriodicCalendar(Calendar, kind="periodic"):
         return self.factors[int((time_s + 1e-9 * part) // part) % len(self.factors)]
 
 
+def refuse_restless(calendars: Sequence[Calendar], horizon_s: float, path: str = "failures") -> None:
+    """Refuse calendars that change too often to be laid out up to ``horizon_s`` (inf: unknown, up to ``LONGEST_S``).
+
+    Args:
+        path: the key at which they stand.
+
+    Raises:
+        InputError: they change more than ``MOST_CHANGES`` times.
+    """
+    span = LONGEST_S if math.isinf(horizon_s) else horizon_s
+    if (changes := math.fsum(calendar.changes(span) for calendar in calendars)) > MOST_CHANGES:
+        where = "a century, for which it is laid out without a training.duration" if math.isinf(horizon_s) else "the run"
+        raise InputError(Problem(path, f"a calendar changes {changes:.2g} times in {where}; at most "
+                                       f"{MOST_CHANGES:.0e} changes are laid out"))  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Clock:
     """Calendars multiplied into one operational clock: ``C(t) = ∫ factor`` and its inverse.
@@ -131,11 +147,8 @@ class Clock:
         Raises:
             InputError: they change more than ``MOST_CHANGES`` times.
         """
+        refuse_restless(calendars, horizon_s)
         span = (tuple(calendars), LONGEST_S if math.isinf(horizon_s) else horizon_s)
-        if (changes := math.fsum(calendar.changes(span[1]) for calendar in calendars)) > MOST_CHANGES:
-            where = "a century, for which it is laid out without a training.duration" if math.isinf(horizon_s) else "the run"
-            raise InputError(Problem("failures", f"a calendar changes {changes:.2g} times in {where}; at most "
-                                                 f"{MOST_CHANGES:.0e} changes are laid out"))  # fmt: skip
         try:
             return _laid_out(*span)
         except TypeError:  # a plug-in's calendar that cannot be hashed is laid out anew
