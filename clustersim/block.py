@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Self, get_args
+from typing import Any, Self, get_args, get_origin
 
 from pydantic import BaseModel, ConfigDict, ModelWrapValidatorHandler, ValidationError, model_validator
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError, core_schema
@@ -41,6 +41,12 @@ class Block(BaseModel):
             problem((key,), "must be a number, not {word}", item, word=str(item).lower())
             for key, item in value.items()
             if isinstance(item, bool) and key in fields and fields[key].annotation in _NUMBERS
+        ] + [
+            problem((key, inner), "must be a number, not {word}", item, word=str(item).lower())
+            for key, several in value.items()
+            if key in fields and _hold_numbers(fields[key].annotation)
+            for inner, item in _items(several)
+            if isinstance(item, bool)
         ]
 
     @classmethod
@@ -57,6 +63,20 @@ class Block(BaseModel):
         """What to write instead of the unknown ``key``: the nearest key, else all keys."""
         known = sorted(cls.model_fields)
         return nearest(key, known) or (f"; keys: {', '.join(known)}" if known else "; it takes no keys")
+
+
+def _hold_numbers(annotation: Any) -> bool:
+    """Whether a field is a list or a mapping of numbers."""
+    inner = get_args(annotation)
+    held = {dict: inner[-1:], tuple: inner[:1], list: inner}.get(get_origin(annotation), ())
+    return any(each in _NUMBERS or get_args(each)[:1] in ((int,), (float,)) for each in held)
+
+
+def _items(value: Any) -> list[tuple[int | str, Any]]:
+    """Keys, or places, and values of a mapping or a list."""
+    if isinstance(value, dict):
+        return [(str(key), item) for key, item in value.items()]
+    return list(enumerate(value)) if isinstance(value, (list, tuple)) else []
 
 
 def problem(loc: tuple[int | str, ...], sentence: str, value: Any = None, **words: Any) -> InitErrorDetails:

@@ -8,14 +8,14 @@ from pydantic import Field
 
 from clustersim.hardware.gpu import Gpu
 from clustersim.part import Block, PresetModel
-from clustersim.units import Bytes, BytesPerSecond, PositiveBytesPerSecond, Seconds
+from clustersim.units import Bytes, PositiveBytesPerSecond, Seconds
 
 
 class IntraNode(Block):
     """How the GPUs of a node (or of one NVLink domain) reach each other."""
 
     kind: Literal["nvswitch", "nvlink-mesh", "pcie", "xgmi"] = "nvswitch"
-    bandwidth_per_direction: BytesPerSecond | None = None
+    bandwidth_per_direction: PositiveBytesPerSecond | None = None
     """One GPU, one direction; default: the GPU's own link."""
     latency: Seconds = 3e-6
     in_network_reduction: bool = False
@@ -34,12 +34,12 @@ class Node(PresetModel, folder="nodes"):
     nics: int = Field(default=8, gt=0)
     nic_bandwidth: PositiveBytesPerSecond
     host_memory: Bytes = 2.0 * 2**40
-    pinned_bandwidth_per_gpu: BytesPerSecond | None = None
+    pinned_bandwidth_per_gpu: PositiveBytesPerSecond | None = None
     """Device-to-host copy of one GPU into pinned memory; default: 0.85 of its PCIe bandwidth."""
     host_memory_bandwidth: PositiveBytesPerSecond | None = None
     """What copies to, from and within host memory share; null: no limit."""
-    local_disk_write: BytesPerSecond = 4e9
-    local_disk_read: BytesPerSecond = 8e9
+    local_disk_write: PositiveBytesPerSecond = 4e9
+    local_disk_read: PositiveBytesPerSecond = 8e9
     cpu_cores: int = Field(default=96, gt=0)
 
     @property

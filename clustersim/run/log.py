@@ -20,7 +20,7 @@ class Entry(NamedTuple):
     ``event``: failure · ignored · noticed · stage · wait_for_nodes · load · resume · save_start · save_durable ·
     save_cut · failed · removed · in repair · repaired · placed · starting ·
     powered · off · outage · flap · end. ``seconds``: how long it took, where
-    that is known.
+    that is known; of ``save_start``, for how long training stood still for it.
     """
 
     time_s: float
@@ -39,17 +39,24 @@ class Log:
     def __init__(self, active: bool = True) -> None:
         self.active = active
         self._rows: list[Entry] = []
-        self._stretches: list[tuple[Stretch, float, int, Luck | None]] = []
+        self._stretches: list[tuple[Stretch, float, int, Luck | None, bool]] = []
 
-    def add(self, entry: Entry) -> None:
-        """Keep one entry."""
+    def add(self, entry: Entry) -> int:
+        """Keep one entry; returns its place."""
         if self.active:
             self._rows.append(entry)
+        return len(self._rows) - 1
 
-    def stretch(self, stretch: Stretch, end_s: float, leg: int, luck: Luck | None = None) -> None:
-        """Keep a stretch that ended at ``end_s``, in ``leg``."""
+    def lasted(self, place: int, seconds: float) -> None:
+        """The entry at a place took so many seconds."""
         if self.active:
-            self._stretches.append((stretch, end_s, leg, luck))
+            self._rows[place] = self._rows[place]._replace(seconds=seconds)
+
+    def stretch(self, stretch: Stretch, end_s: float, leg: int, luck: Luck | None = None, stands: bool = False) -> None:
+        """Keep a stretch that ended at ``end_s``, in ``leg``; ``stands``: the save at the end of that leg, for which training
+        stands still, is written event by event."""
+        if self.active:
+            self._stretches.append((stretch, end_s, leg, luck, stands))
 
     def entries(self) -> list[Entry]:
         """All entries by time; those of one instant in the order in which they were written, saves first."""
@@ -76,15 +83,17 @@ class Log:
         )
 
 
-def saves_of(stretch: Stretch, end_s: float, last: int, luck: Luck | None = None) -> list[Entry]:
-    """Starts and durable moments of the saves of a stretch that ended in leg ``last``."""
+def saves_of(stretch: Stretch, end_s: float, last: int, luck: Luck | None = None, stands: bool = False) -> list[Entry]:
+    """Starts and durable moments of the saves of a stretch that ended in leg ``last``; see ``Log.stretch``."""
     entries: list[Entry] = []
     if not stretch.saves:
         return entries
     for leg in range(-int(stretch.flying), last + 1):
         step = stretch.step + stretch.steps_before(leg + 1)
-        if leg >= 0 and stretch.stall_start(leg) <= end_s:
-            entries.append(Entry(stretch.stall_start(leg), "save_start", "", step, seconds=stretch.leg_at(leg).stall_s))
+        if leg >= 0 and stretch.stall_start(leg) <= end_s and not (stands and leg == last):
+            start = stretch.stall_start(leg)
+            seconds = min(stretch.leg_at(leg).stall_s, end_s - start)
+            entries.append(Entry(start, "save_start", "", step, seconds=seconds))
         if luck is not None and luck.fails(stretch.serial + leg + 1):
             continue
         shape = stretch.outlay(leg)

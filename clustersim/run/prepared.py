@@ -115,7 +115,9 @@ class Prepared:
         self.horizon_s = training.duration or math.inf
         if (length := min(self.horizon_s, self.nominal_s)) > LONGEST_S:
             key = next(key for key in ("duration", "steps", "tokens") if getattr(training, key) is not None)
-            raise InputError(Problem(f"training.{key}", f"makes a run of {length / YEAR_S:,.0f} years; at most "
+            years = length / YEAR_S
+            told = f"{years:,.0f}" if years < 1e9 else f"{years:.2g}"
+            raise InputError(Problem(f"training.{key}", f"makes a run of {told} years; at most "
                                                         f"{LONGEST_S / YEAR_S:,.0f} are simulated"))  # fmt: skip
 
     def _count_hits(self) -> None:

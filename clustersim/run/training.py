@@ -15,6 +15,7 @@ from clustersim.checkpoint.stretch import Spot, Stretch
 from clustersim.checkpoint.tiers import Copies, Copy, Tier
 from clustersim.faults.failure import Severity
 from clustersim.run.clock import at, delay
+from clustersim.run.landing import under_way
 from clustersim.run.ledger import Ledger, Piece
 from clustersim.run.log import Entry, Log
 from clustersim.run.prepared import Prepared
@@ -138,6 +139,8 @@ class Trainer:
             for saver in walk.savers:
                 saver.cut()
         done = self.step >= self.target
+        if done:
+            walk.cut_saves()  # one at the end takes their place, or the run is over
         self._walk = None if not walk.left() or flying is not None or done else walk.successor()
         return flying
 
@@ -149,15 +152,21 @@ class Trainer:
 
     # -- the end of a stretch
 
-    def _ended(self, stretch: Stretch, now: float, spot: Spot, leg: int) -> None:
-        """A stretch has ended at ``spot``, after saves up to ``leg``: they become copies and entries of the log."""
+    def _ended(self, stretch: Stretch, now: float, spot: Spot, leg: int, goes_on: bool = False) -> None:
+        """A stretch has ended at ``spot``, after saves up to ``leg``: they become copies and entries of the log.
+
+        Saves that are under way are cut off, unless training ``goes_on`` event by event.
+        """
         self._stretch = None
         for copy in stretch.copies(now, leg, self.luck, self._keep):
             self.copies.add(copy)
         started = stretch.started(spot, now)
         self.number, self.serial = stretch.number + started, stretch.serial + started
         if self.log.active:
-            self.log.stretch(stretch, now, leg, self.luck)
+            self.log.stretch(stretch, now, leg, self.luck, stands=goes_on and spot.stalled)
+            cut = [] if goes_on else under_way(stretch, spot, now, self.prepared.lanes_of)
+            for save in (held.save for held in cut if held.save <= leg):
+                self.log.add(Entry(now, "save_cut", "", stretch.step + stretch.steps_before(save + 1)))
 
     def _close(self, end: float, all_steps: bool = False) -> None:
         """Keep everything of the stretch up to ``end``, for now."""
@@ -179,7 +188,7 @@ class Trainer:
         stretch, now = self._stretch, float(self.env.now)
         assert stretch is not None
         spot = stretch.locate(now)
-        self._ended(stretch, now, spot, spot.leg)
+        self._ended(stretch, now, spot, spot.leg, goes_on=True)
         self.step = stretch.step + stretch.steps_before(spot.leg)
         if spot.leg:
             self.ledger.keep(Piece(stretch.step, self.step, stretch=stretch, legs=spot.leg))

@@ -84,6 +84,8 @@ class Walk:
         self._batch: Batch | None = None
         self._books: list[Books] = []
         self._unblocked_s = math.nan
+        self._entry = -1
+        """The place in the log of the save that training stands still for."""
 
     @classmethod
     def landing(cls, trainer: Trainer, stretch: Stretch, spot: Spot) -> Walk:
@@ -96,7 +98,7 @@ class Walk:
         walk.steps, walk.trained_s = spot.steps, training_time(spot.steps, slow, pace)
         walk._books.append(book_steps(pace, spot.steps, slow))
         if spot.stalled:
-            walk.stalled, walk._stall_s = True, stretch.stall_start(leg)
+            walk._stand(stretch.stall_start(leg))
         else:
             slowed = stretch.saves and spot.steps < stretch.leg_at(leg).slow
             if trainer.prepared.scenario.checkpoint.when_busy == "skip":
@@ -131,7 +133,6 @@ class Walk:
         """A save that starts now."""
         self._trainer.serial += 1
         self._trainer.alarmed = False
-        self._trainer.log.add(Entry(self._trainer.env.now, "save_start", "", step))
         return self._saver(step, number, self._trainer.serial)
 
     def _saver(self, step: int, number: int, serial: int, places: Places | None = None,
@@ -165,7 +166,7 @@ class Walk:
             if self._left == 0:
                 self._close(ended=False)
                 return
-            self.stalled, self._stall_s = True, self._trainer.env.now
+            self._stand(self._trainer.env.now)
         if self._saving is None:
             while self.full:
                 yield from self._hold(self._room())
@@ -173,9 +174,20 @@ class Walk:
             self._saving = self._new_saver(self._first_step + self.steps, self._trainer.number)
         yield from self._hold(self._saving.unblocked)
         self._unblocked_s = self._trainer.env.now
-        self._books.append(Books(checkpoint_stall=self._trainer.env.now - self._stall_s))
+        self._stood()
         self.savers, self._saving = [*self.savers, self._saving], None
         self._close(ended=True)
+
+    def _stand(self, since_s: float) -> None:
+        """Training stands still for a save."""
+        self.stalled, self._stall_s = True, since_s
+        self._entry = self._trainer.log.add(Entry(since_s, "save_start", "", self._first_step + self.steps))
+
+    def _stood(self) -> None:
+        """Training has stood still until now."""
+        seconds = self._trainer.env.now - self._stall_s
+        self._books.append(Books(checkpoint_stall=seconds))
+        self._trainer.log.lasted(self._entry, seconds)
 
     def _room(self) -> simpy.Event:
         """The end of a save that is under way."""
@@ -283,17 +295,14 @@ class Walk:
     # ------------------------------------------------------------------------------------------------------------
 
     def last_save(self) -> Process:
-        """One more save at the end of training; one that is in flight is dropped for it."""
-        for saver in self.savers:
-            saver.cut()
-        self.savers = []
+        """One more save at the end of training."""
         self._first_step, self.steps, self._books = self._trainer.step, 0, []
-        self.stalled, self._stall_s = True, self._trainer.env.now
+        self._stand(self._trainer.env.now)
         self._saving = self._new_saver(self._first_step, 0)
         yield from self._hold(self._saving.unblocked)
         for event in (self._saving.ended, *self._saving.sides.values()):
             yield from self._hold(event)
-        self._books.append(Books(checkpoint_stall=self._trainer.env.now - self._stall_s))
+        self._stood()
         self._close(ended=True)
 
     def _close(self, ended: bool) -> None:
@@ -322,7 +331,7 @@ class Walk:
         rollback to take back.
         """
         if self.stalled:
-            self._books.append(Books(checkpoint_stall=now - self._stall_s))
+            self._stood()
         elif self._batch is not None:
             batch = self._batch
             done = batch.done_by(now + 8 * math.ulp(now) if broken else now)
@@ -333,12 +342,16 @@ class Walk:
                 self._trainer.ledger.spend(broken, rest)
             else:
                 self._books.append(Books(other=rest))
+        self.cut_saves()
+        self._close(ended=broken is not None)
+        return self._trainer.step
+
+    def cut_saves(self) -> None:
+        """Stop the saves that are under way."""
         for saver in (*self.savers, self._saving):
             if saver is not None and not saver.over:
                 saver.cut()
-                self._trainer.log.add(Entry(now, "save_cut", "", saver.step))
-        self._close(ended=broken is not None)
-        return self._trainer.step
+                self._trainer.log.add(Entry(self._trainer.env.now, "save_cut", "", saver.step))
 
     def steps_done(self) -> int:
         """Steps of the run that are done by now."""

@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 
 from clustersim.hardware.gpu import Precision
 from clustersim.part import Block, Part
-from clustersim.units import BytesPerSecond, PositiveSeconds, Seconds, Watts
+from clustersim.units import PositiveBytesPerSecond, PositiveSeconds, PositiveWatts, Seconds
 from clustersim.workload.precision import NARROW, OpPrecision, element_bytes
 from clustersim.workload.stack import Stack
 
@@ -111,7 +111,7 @@ class Offload(Block):
     """Share of the optimizer state that is off the GPU; the GPU updates the rest (TwinFlow)."""
     gpu_every: int | None = Field(default=None, gt=1)
     """Every n-th part of the state is copied to the GPU, updated there and copied back (Deep Optimizer States)."""
-    host_memory_rate: BytesPerSecond = 140e9
+    host_memory_rate: PositiveBytesPerSecond = 140e9
     """Host memory bandwidth of a node that a CPU optimizer sustains: 0.34 of two sockets of 204.8 GB/s."""
     overlap: bool = True
     """Whether the four queues (GPU, copies out, copies in, host) run beside one another."""
@@ -155,7 +155,7 @@ class Training(Block):
     """Run-to-run noise of a step; null: none."""
     clock: float = Field(default=1.0, gt=0, le=1.5)
     """Clock against the one that the GPU's efficiencies were measured at (heat, locked clocks)."""
-    power_cap: Watts | None = None
+    power_cap: PositiveWatts | None = None
     """Power that a GPU may draw, where less than its nominal: the clock falls with its root of fourth order."""
 
     @model_validator(mode="after")

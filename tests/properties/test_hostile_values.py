@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import copy
+import math
 import random
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from clustersim.errors import InputError
+from clustersim.errors import ClusterSimError, InputError
+from clustersim.run.simulate import simulate
 from clustersim.scenario.load import load
 from clustersim.scenario.starter import starter_text
+from clustersim.study.step import step
 
 HOSTILE: tuple[Any, ...] = (
     None, True, False, 0, -1, 1, 3, 1.5, 1e300, -1e300, 10**17, 1e-300, "", " ", "x", "none", "auto", "0 s", "-5 s", "1 ns",
@@ -27,6 +31,15 @@ def starter() -> dict[str, Any]:
     from ruamel.yaml import YAML
 
     data: dict[str, Any] = YAML(typ="safe", pure=True).load(starter_text())
+    return data
+
+
+def full(changes: Sequence[str] = ()) -> dict[str, Any]:
+    """The starter with all presets and defaults written out."""
+    from ruamel.yaml import YAML
+
+    text = load(starter(), ["training.tokens=2e9", *changes]).resolved()
+    data: dict[str, Any] = YAML(typ="safe", pure=True).load(text)
     return data
 
 
@@ -64,13 +77,50 @@ def test_any_value_anywhere(block: str) -> None:
                         assert slip not in text, f"{path} = {value!r}: {text}"
 
 
+USED = {
+    "saves to disk": ["checkpoint={engine: multi-level, local: disk, flush_every: 4}", "training.power_cap=500 W"],
+    "moved to the host": ["training.offload={optimizer: cpu, activations: 0.5}", "checkpoint.engine=datastates"],
+    "moved to disk": [
+        "training.offload={optimizer: nvme, parameters: nvme}",
+        "parallelism.zero=3",
+        "checkpoint.engine=gemini",
+    ],
+}
+"""What uses the quantities of a scenario that a plain one has for nothing."""
+
+
+@pytest.mark.parametrize("used", USED)
+def test_nothing_of_a_quantity_is_refused_or_reckoned_with(used: str) -> None:
+    # A rate of 0 is a divisor of 0 wherever something is moved or computed at it.
+    data = full(USED[used])
+    wrong = []
+    for path in places(data):
+        value = data
+        for key in path:
+            value = value[key]
+        unit = re.fullmatch(r"[0-9.]+ (\S+)", value) if isinstance(value, str) else None
+        if unit is None and type(value) is not float:
+            continue
+        try:
+            scenario = load(put(data, path, f"0 {unit[1]}" if unit else 0.0))
+            assert math.isfinite(step(scenario).step_time_s)
+            assert 0 <= simulate(scenario, replica=0).ettr <= 1
+        except ClusterSimError:
+            continue
+        except Exception as error:
+            wrong.append((path, repr(error)))
+    assert not wrong
+
+
 @pytest.mark.parametrize(("path", "value", "words"), [
     ("extends", "base.yaml", "stands in a file"),
     ("cluster.spare_nodes", 10**11, "must be at most"),
     ("cluster.nodes", 10**9, "must be at most"),
     ("training.global_batch", 4 * 10**16, "is not replayed"),
+    ("cluster.node.gpu.efficiency.gemm.bf16", 74, "must be at most 1"),
+    ("cluster.node.gpu.efficiency.gemm.bf16", "true", "must be a number, not true"),
 ])  # fmt: skip
-def test_what_cannot_be_set_is_refused_at_once(path: str, value: int, words: str) -> None:
+def test_what_cannot_be_set_is_refused_at_once(path: str, value: object, words: str) -> None:
     with pytest.raises(InputError, match=words) as caught:
         load(starter(), [f"{path}={value}"])
     assert caught.value.problems[0].path == path
