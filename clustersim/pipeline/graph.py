@@ -183,6 +183,22 @@ class Graph:
         return self.order.tolist(), self.edges.start[1:].tolist(), self.edges.other.tolist()
 
     @cached_property
+    def at_most_two(self) -> tuple[list[int], list[int], Ints, list[int], Ints] | None:
+        """The same for graphs whose nodes wait for two others at most, as in nearly every schedule: order, then each node's
+        first and second source and their messages. A missing one is the node after the last and no message."""
+        degree = np.diff(self.edges.start)
+        if degree.max(initial=0) > 2:
+            return None
+        found = []
+        for k in range(2):
+            source, message = np.full(self.nodes, self.nodes), np.full(self.nodes, -1)
+            edge = self.edges.start[:-1][degree > k] + k
+            source[degree > k], message[degree > k] = self.edges.other[edge], self.edge_message[edge]
+            found.append((source.tolist(), message))
+        (first, first_message), (second, second_message) = found
+        return self.order.tolist(), first, first_message, second, second_message
+
+    @cached_property
     def departure_node(self) -> Ints:
         """(messages,) the node at whose end each message leaves; none with blocking p2p."""
         node = np.zeros(len(self.messages), dtype=np.int64)

@@ -24,8 +24,8 @@ from clustersim.pipeline.dependencies import Ints
 from clustersim.pipeline.graph import Floats, Graph
 
 Engine = Literal["auto", "python", "numpy", "numba"]
-_PYTHON_OP_S = 0.7e-6  # seconds an op and replica in the Python loop
-_NUMPY_OP_S, _NUMPY_ROUND_S = 2e-8, 12e-6  # seconds an op and replica, and a round, with numpy
+_PYTHON_OP_S = 0.2e-6  # seconds an op and replica in the Python loop
+_NUMPY_OP_S, _NUMPY_ROUND_S = 2e-8, 6e-6  # seconds an op and replica, and a round, with numpy
 _NUMBA_START_S = 2.0  # seconds to import numba and load or compile the kernel, once a process
 
 
@@ -107,6 +107,9 @@ def last_ends(problem: Problem, wanted: Ints, engine: Engine) -> Floats:
 
 
 def _walk(problem: Problem, replica: int) -> tuple[list[float], list[float]]:
+    """Start and end of every node, as lists."""
+    if problem.graph.at_most_two is not None and not problem.release.any():
+        return _walk_two(problem, replica)
     graph = problem.graph
     (order, stops, sources), carried = graph.lists, graph.edge_message
     seconds, start = problem.duration[replica].tolist(), problem.release.tolist()
@@ -123,6 +126,23 @@ def _walk(problem: Problem, replica: int) -> tuple[list[float], list[float]]:
         start[node] = begin
         end[node] = begin + seconds[node]
     return start, end
+
+
+def _walk_two(problem: Problem, replica: int) -> tuple[list[float], list[float]]:
+    """The same where all may begin at 0 and no node waits for more than two: half the time, one step of a loop a node."""
+    assert problem.graph.at_most_two is not None
+    order, first, first_message, second, second_message = problem.graph.at_most_two
+    delay = problem.delay[min(replica, len(problem.delay) - 1)]
+    hops, others = delay[first_message].tolist(), delay[second_message].tolist()
+    seconds = problem.duration[replica][problem.graph.order].tolist()
+    start, end = [0.0] * len(order), [0.0] * (len(order) + 1)  # what is no node has ended at 0
+    for node, a, hop, b, other, lasts in zip(order, first, hops, second, others, seconds, strict=True):
+        begin, ready = end[a] + hop, end[b] + other
+        if ready > begin:
+            begin = ready
+        start[node] = begin
+        end[node] = begin + lasts
+    return start, end[:-1]
 
 
 # --- numpy: a round of nodes and all replicas at a time -----------------------------------------------------

@@ -162,11 +162,12 @@ def test_published_pass_times_of_zero_bubble() -> None:
 
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("p2p", ["overlapped", "blocking", "deferred"])
-def test_engines_agree_to_the_last_bit(engine: str, p2p: str) -> None:
+@pytest.mark.parametrize("late", [2.0, 0.0])
+def test_engines_agree_to_the_last_bit(engine: str, p2p: str, late: float) -> None:
     graph = compile(built("interleaved-1f1b", 4, 8, 2), p2p=p2p)  # type: ignore[arg-type]
     rng = np.random.default_rng(1)
     durations, delays = rng.uniform(0.5, 1.5, (5, graph.ops)), rng.uniform(0, 0.3, (5, len(graph.messages)))
-    release = rng.uniform(0, 2, graph.ranks)
+    release = rng.uniform(0, late, graph.ranks)
     many = replay_many(graph, durations, delays, release=release, engine=engine, per_rank=True)  # type: ignore[arg-type]
     for replica in range(5):
         one = replay(graph, durations[replica], delays[replica], release=release, engine="python")
@@ -175,6 +176,20 @@ def test_engines_agree_to_the_last_bit(engine: str, p2p: str) -> None:
         assert np.array_equal(one.node_end, same.node_end)
         last = np.array([one.end[ops].max() for ops in graph.rank_ops])
         assert np.array_equal(many[replica], last)
+
+
+@pytest.mark.parametrize("kind, chunks", [("1f1b", 1), ("interleaved-1f1b", 2), ("zb-v", 2), ("zb-h1", 1)])
+def test_the_short_walk_of_nodes_with_two_edges_is_the_long_one(kind: str, chunks: int) -> None:
+    graph = compile(built(kind, 4, 8, chunks))
+    assert graph.at_most_two is not None
+    rng = np.random.default_rng(3)
+    durations, delays = rng.uniform(0.5, 1.5, graph.ops), rng.uniform(0, 0.3, len(graph.messages))
+    short = replay(graph, durations, delays, engine="python")
+    wide = compile(built(kind, 4, 8, chunks))
+    vars(wide)["at_most_two"] = None  # as in a graph whose nodes wait for more
+    long = replay(wide, durations, delays, engine="python")
+    assert np.array_equal(short.node_start, long.node_start)
+    assert np.array_equal(short.node_end, long.node_end)
 
 
 @pytest.mark.parametrize("engine", ENGINES)
