@@ -43,7 +43,7 @@ def command(
 ) -> None:
     """Run each scenario on the same failures; say which is better, or that the data do not decide."""
     from clustersim.cli.scenarios import load_all
-    from clustersim.report.documents import checkpoint_document, recovery_document
+    from clustersim.report.documents import checkpoint_document, recovery_document, study_cautions
     from clustersim.study.comparison import compare
 
     if len(scenarios) < 2:
@@ -52,6 +52,7 @@ def command(
     place, target = executor_of(executor, workers, address), target_of(until)
     loaded = load_all(scenarios, sets)
     store = _store(out, loaded, seed)
+    talk.warn(sentence for scenario in loaded for sentence in study_cautions(scenario))
     with talk.progress("replicas") as progress:
         found = compare(loaded, names=_names(scenarios, loaded), replicas=replicas, seed=seed, until=target, limit=limit,
                         executor=place, store=store, progress=progress)  # fmt: skip

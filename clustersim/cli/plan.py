@@ -67,6 +67,7 @@ def command(
 ) -> None:
     """Search layout, schedule, microbatch, recompute and checkpoint interval; rank by tokens kept a day."""
     from clustersim.cli.scenarios import load_one
+    from clustersim.report.documents import study_cautions
     from clustersim.study.axes import parse_axis
     from clustersim.study.planning import Prices, plan
 
@@ -74,6 +75,7 @@ def command(
     choices = dict(parse_axis(text) for text in over) if over else None
     prices = Prices(gpu_hour, kwh, base.cluster.node.gpu.power * pue)
     talk = Talk(quiet)
+    talk.warn(study_cautions(base, choices or ["checkpoint.interval"]))
     talk.remark("searching layouts …")
     with talk.progress("replicas") as progress:
         found = plan(base, space=_space(space or []), over=choices, layouts=layouts, replicas=replicas or 32, seed=seed,

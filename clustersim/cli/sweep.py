@@ -113,9 +113,11 @@ def _points(over: list[str] | None, zipped: list[str] | None, file: str | None) 
 
 def _sweep(base: Any, template: Any, points: list[Point], metric: str, out: str | None, json: bool, talk: Talk,
            common: dict[str, Any]) -> None:  # fmt: skip
+    from clustersim.report.documents import study_cautions
     from clustersim.report.study_text import sweep_text
     from clustersim.study.sweeping import sweep
 
+    talk.warn(study_cautions(base, {path for point in points for path in point}))
     found = sweep(base, points=points, at=template, store=out, **common)
     if metric not in found.metrics and found.metrics:
         raise InputError(Problem("--metric", f"there is no '{metric}'; known: {', '.join(found.metrics)}"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +31,11 @@ class Talk:
         """A line on standard error, unless quiet."""
         if not self.quiet:
             say(text, err=True)
+
+    def warn(self, sentences: Iterable[str]) -> None:
+        """Warnings, each once, on standard error, unless quiet."""
+        for sentence in dict.fromkeys(sentences):
+            self.remark(f"Warning: {sentence}")
 
     def detail(self, text: str) -> None:
         """A line on standard error with ``-v``."""

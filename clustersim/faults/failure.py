@@ -88,6 +88,11 @@ class FailureModel(Part, family="failure"):
         """
         raise TypeError(f"{type(self).__name__} has no rate")
 
+    @property
+    def rate_key(self) -> str:
+        """A dot and the key that says how often it strikes; empty where no single one does."""
+        return next((f".{key}" for key in ("mtbf", "every") if key in type(self).model_fields), "")
+
     def frequency(self, site: Site) -> float:
         """Arrivals a second in the long run, those included that interrupt nothing."""
         return self.rate(site)

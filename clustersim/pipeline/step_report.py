@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from clustersim.errors import Problem
 from clustersim.hardware.collectives import domain_gpus
+from clustersim.units import about
 from clustersim.workload.device import Device
 from clustersim.workload.flops import StepFlop, step_flop
 
@@ -44,6 +47,8 @@ class StepReport:
     stack: str
     gpus: int
     warnings: tuple[str, ...] = field(default=())
+    cautions: tuple[Problem, ...] = field(default=())
+    """What is legal and can hardly be meant, each at a key."""
     interval_s: tuple[float, float] | None = None
     """Where 95 % of such predictions lie, seconds; null without a profile that states its uncertainty."""
     modelled_s: float | None = None
@@ -83,7 +88,7 @@ class StepReport:
             "memory": self.memory,
             "stack": self.stack,
             "gpus": self.gpus,
-            "warnings": list(self.warnings),
+            "warnings": [*self.warnings, *map(str, self.cautions)],
         }
 
 
@@ -113,25 +118,39 @@ def report_of(step: StepModel) -> StepReport:
         memory=memory,
         stack=step.stack.name,
         gpus=gpus,
-        warnings=warnings_of(step, flop, memory),
+        warnings=warnings_of(step),
+        cautions=tuple(cautions_of(step, flop, gpus, memory)),
         interval_s=interval_of(step, time),
         modelled_s=None if plan.training.step_time is None else modelled,
     )
 
 
-def given_of(step: StepModel, flop: StepFlop, gpus: int) -> list[str]:
+def given_of(step: StepModel) -> list[str]:
     """What a step time that is given means for the figures."""
     given = step.plan.training.step_time
     if given is None:
         return []
     modelled = given / step.scale
-    found = [
+    return [
         f"the step of {given:.4g} s is given (training.step_time), not modelled: the model says {modelled:.4g} s; "
         "its breakdown, and steps under other conditions, are scaled to what is given"
     ]
-    if (mfu := flop.model / given / gpus / peak_of(step)) > 1:
-        found.append(f"a step of {given:.4g} s is faster than the GPUs' peak: {mfu:.3g} times its FLOP/s")
-    return found
+
+
+def cautions_of(step: StepModel, flop: StepFlop, gpus: int, memory: dict[str, Any]) -> Iterator[Problem]:
+    """Memory without room for usual fragmentation; and a step time that is given and that no GPU could reach: its model
+    FLOP ÷ (time × GPUs × peak) is above 1."""
+    if memory["tight"]:
+        yield Problem("parallelism", memory["verdict"].replace("fits tightly", "memory is tight", 1))
+    given = step.plan.training.step_time
+    if given is None:
+        return
+    least = flop.model / gpus / peak_of(step)
+    if least > given:
+        mfu = 100 * least / given
+        share = f"{mfu:.4g} %" if mfu < 1000 else f"{mfu:,.0f} %"
+        told = f"{about(given)} a step is faster than the GPUs' peak, an MFU of {share}; there it takes {about(least)}"
+        yield Problem("training.step_time", told)
 
 
 def interval_of(step: StepModel, time: StepTime) -> tuple[float, float] | None:
@@ -176,7 +195,7 @@ def memory_of(step: StepModel) -> dict[str, Any]:
     return {**report.dump(), "fits": report.fits, "tight": report.tight, "verdict": verdict(memory, report)}
 
 
-def warnings_of(step: StepModel, flop: StepFlop, memory: dict[str, Any]) -> tuple[str, ...]:
+def warnings_of(step: StepModel) -> tuple[str, ...]:
     """Sentences on what makes the prediction less certain, or the layout wasteful."""
     plan, found = step.plan, list(step.plan.schedule.notes(step.plan.pipe))
     domain = domain_gpus(plan.cluster.node)
@@ -188,9 +207,7 @@ def warnings_of(step: StepModel, flop: StepFlop, memory: dict[str, Any]) -> tupl
     used = plan.dp * plan.layout.tp * plan.layout.cp * plan.layout.pp
     if used < plan.cluster.gpus:
         found.append(f"the layout uses {used} of the cluster's {plan.cluster.gpus} GPUs")
-    found += given_of(step, flop, used)
-    if memory["tight"]:
-        found.append(memory["verdict"].replace("fits tightly", "memory is tight", 1))
+    found += given_of(step)
     if not plan.schedule.traits.synchronous:
         found.append(f"{plan.schedule.kind} never flushes: its step is the steady state, and weights are stale")
     return (*found, *(step.measured.notes() if step.measured is not None else ()))

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterable
 from importlib import metadata
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from clustersim.errors import Problem
     from clustersim.scenario.schema import Scenario
     from clustersim.study.replicas import ReplicaTable
 
@@ -27,7 +29,7 @@ def run_document(scenario: Scenario, step: dict[str, Any], table: ReplicaTable) 
         "checkpoint": checkpoint_document(scenario),
         "recovery": recovery_document(scenario),
         "given_up": table.hopeless,
-        "warnings": warnings_of(table),
+        "warnings": [*warnings_of(table), *cautions_of(scenario)],
     }
 
 
@@ -61,6 +63,38 @@ def recovery_document(scenario: Scenario) -> dict[str, Any]:
     from clustersim.study.replicas import prepared_for
 
     return outlook(prepared_for(scenario))
+
+
+def cautions_of(scenario: Scenario) -> list[str]:
+    """What is legal and can hardly be meant in a run of ``scenario``, each at the place of its key."""
+    from clustersim.run.cautions import cautions
+    from clustersim.scenario.places import told
+    from clustersim.study.replicas import prepared_for
+
+    return told(cautions(prepared_for(scenario)), scenario.origin)
+
+
+def study_cautions(scenario: Scenario, paths: Iterable[str] = ()) -> list[str]:
+    """The like of a study's scenario, step and run: without what stands at the ``paths`` that its points set.
+
+    Nothing where the scenario cannot be run as it is: its points tell what is wrong with it.
+    """
+    from clustersim.errors import KeyedError
+    from clustersim.run.cautions import cautions
+    from clustersim.scenario.places import told
+    from clustersim.study.replicas import prepared_for
+    from clustersim.study.step import fitting_step
+
+    try:
+        step, run = fitting_step(scenario).cautions, cautions(prepared_for(scenario))
+    except KeyedError:
+        return []
+    free = [f"{path}." for path in paths]
+
+    def left(found: Iterable[Problem]) -> list[Problem]:
+        return [item for item in found if not any(f"{item.path}.".startswith(path) for path in free)]
+
+    return [*map(str, left(step)), *told(left(run), scenario.origin)]
 
 
 def warnings_of(table: ReplicaTable) -> list[str]:

@@ -127,9 +127,8 @@ class Prepared:
             for key in ("calendar", "repair_speed"):
                 refuse_restless(getattr(cause, key, ()), self.horizon_s, f"failures.{index}.{key}")
             if (hits := length * cause.frequency(site)) > MOST_HITS:
-                key = next((f".{key}" for key in ("mtbf", "every") if key in type(cause).model_fields), "")
-                raise InputError(Problem(f"failures.{index}{key}", f"makes '{cause.name}' strike {hits:.2g} times in a run; at "
-                                                                   f"most {MOST_HITS:.0e} are simulated"))  # fmt: skip
+                text = f"makes '{cause.name}' strike {hits:.2g} times in a run; at most {MOST_HITS:.0e} are simulated"
+                raise InputError(Problem(f"failures.{index}{cause.rate_key}", text))
 
     def _saves(self) -> None:
         scenario = self.scenario

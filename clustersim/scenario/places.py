@@ -8,7 +8,7 @@ the file that wrote the value (or of one that it extends), of ``--set`` or of ``
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -68,6 +68,15 @@ def _whence(tree: Node, path: str) -> str:
     return "its default counts" if name is None else f"what '{name}' stands for counts"
 
 
+def told(problems: Iterable[Problem], origin: Origin) -> list[str]:
+    """Problems that are no errors as sentences at their places. What is not written is nobody's slip, and left out."""
+    return [str(at_its_place(problem, origin)) for problem in problems if _written(problem.path, origin.tree)]
+
+
+def _written(path: str, tree: Node | None) -> bool:
+    return tree is None or not locate(tree, _steps(path), LATE)[2]
+
+
 @contextmanager
 def places_of(scenario: Scenario) -> Iterator[None]:
     """Errors from inside are told at the places of ``scenario``; they stay the errors that were raised."""
@@ -82,11 +91,11 @@ def tells_places(function: F) -> F:
     """A function of a scenario, its first argument, whose errors are told at the scenario's places."""
 
     @functools.wraps(function)
-    def told(scenario: Scenario, *args: Any, **kwargs: Any) -> Any:
+    def at_places(scenario: Scenario, *args: Any, **kwargs: Any) -> Any:
         with places_of(scenario):
             return function(scenario, *args, **kwargs)
 
-    return cast(F, told)
+    return cast(F, at_places)
 
 
 def placed_like(tree: Node, origin: Node | None) -> Node:

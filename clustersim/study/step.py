@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from clustersim.scenario.places import tells_places
+from clustersim.scenario.places import at_its_place, tells_places
 
 if TYPE_CHECKING:
     from clustersim.pipeline.step import StepModel
@@ -21,7 +22,12 @@ def step(scenario: Scenario) -> StepReport:
     """
     from clustersim.pipeline.step import StepModel
 
-    return StepModel.of(scenario).report()
+    return _placed(StepModel.of(scenario).report(), scenario)
+
+
+def _placed(report: StepReport, scenario: Scenario) -> StepReport:
+    """The report with its cautions at the places of ``scenario``."""
+    return replace(report, cautions=tuple(at_its_place(problem, scenario.origin) for problem in report.cautions))
 
 
 @tells_places
@@ -43,4 +49,4 @@ def fitting_model(scenario: Scenario) -> StepModel:
 @tells_places
 def fitting_step(scenario: Scenario) -> StepReport:
     """Like ``step``, for a job that fits in memory; raises as ``fitting_model`` does."""
-    return fitting_model(scenario).report()
+    return _placed(fitting_model(scenario).report(), scenario)

@@ -81,6 +81,30 @@ def test_it_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert "faster than the GPUs' peak" in " ".join(capsys.readouterr().out.split())
 
 
+@pytest.mark.parametrize(("share", "warned"), [(1.001, False), (0.999, True), (1e-6, True)])
+def test_a_step_faster_than_the_peak_is_told_at_its_key(capsys: pytest.CaptureFixture[str], tmp_path: Path, share: float, warned: bool) -> None:
+    """Least time: model FLOP of a step ÷ (GPUs × peak)."""
+    step = StepModel.of(load(FILE))
+    peak = step.plan.cluster.node.gpu.peak["bf16"]
+    report = step.report()
+    least = report.model_flops_per_step / report.gpus / peak
+    file = tmp_path / "job.yaml"
+    file.write_text(f"extends: {FILE}\ntraining:\n  step_time: {least * share!r} s\n")
+    assert guarded(["step", str(file), "--json"]) == 0
+    document = json.loads(capsys.readouterr().out)
+    found = [text for text in document["warnings"] if "faster than the GPUs' peak" in text]
+    assert len(found) == warned
+    assert (document["mfu"] > 1) == warned
+    if warned:
+        assert found[0].startswith(f"{file}:3:14: training.step_time: ")
+        percent = float(found[0].split("MFU of ")[1].split(" %;")[0].replace(",", ""))
+        assert percent == pytest.approx(100 / share, rel=1e-3)
+    for command in ("run", "check"):
+        assert guarded([command, str(file), "--set", "simulation.replicas=1", "--set", "training.duration=1 h"]) == 0
+        told = "".join(capsys.readouterr())
+        assert told.count("faster than the") == warned
+
+
 def test_what_compares_layouts_does_not_take_it() -> None:
     scenario = load(FILE, (GIVEN,))
     with pytest.raises(InputError, match=r"training\.step_time: gives every layout the same step"):
