@@ -11,7 +11,7 @@ import math
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, get_args
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler, ValidationInfo
 from pydantic.json_schema import JsonSchemaValue
@@ -171,6 +171,17 @@ class Unit:
         units = "|".join(re.escape(unit) for unit in self.dimension.units)
         term = rf"\s*{_NUMBER}\s*({units})"
         return {"type": "string", "pattern": f"^\\s*\\+?({term})+\\s*$", "examples": [self.dimension.example]}
+
+
+def written(value: float, *types: Any) -> str | float:
+    """``value`` as a scenario writes it: with a unit where ``types`` (a field's type and what annotates it) hold a quantity."""
+    for each in types:
+        if isinstance(each, Unit):
+            return each.dimension.format(value)
+        found = written(value, *getattr(each, "__metadata__", ()), *get_args(each))
+        if isinstance(found, str):
+            return found
+    return value
 
 
 Seconds = Annotated[float, Unit(DURATION)]

@@ -11,7 +11,7 @@ from clustersim.faults.failure import FailureModel, Severity
 from clustersim.recovery.ground import Ground
 from clustersim.recovery.stages import Stage, StageGraph
 from clustersim.recovery.strategy import Comeback, Costs, JobView, Migration, RecoveryStrategy
-from clustersim.units import PositiveBytesPerSecond
+from clustersim.units import PositiveBytesPerSecond, Seconds
 
 
 def fixed(seconds: float, after: tuple[str, ...] | None = None, books: str | None = None) -> Stage:
@@ -142,7 +142,7 @@ class FFTrainer(RecoveryStrategy, kind="fftrainer"):
     and its neighbour are lost together.
     """
 
-    heartbeat: float | None = 6.0
+    heartbeat: Seconds | None = 6.0
     pod: Stage = fixed(7.0)
     """A place for the lost node's role."""
     connect: Stage = Stage(time=Constant(value=8.32), per_doubling=1.17)

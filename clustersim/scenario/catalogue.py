@@ -7,6 +7,7 @@ from typing import Any
 
 from clustersim.errors import InputError, Problem, nearest
 from clustersim.part import Part, preset_data, preset_names
+from clustersim.units import written
 
 KINDS: dict[str, tuple[str, str, str]] = {
     # what to list: (folder of presets, family of parts, one line)
@@ -116,6 +117,7 @@ def _keys(part: type[Part]) -> dict[str, Any]:
     for name, info in part.model_fields.items():
         default = None if info.is_required() else info.get_default(call_default_factory=True)
         text = default.dump() if isinstance(default, Part) else _text(default)
+        text = written(text, info.annotation, *info.metadata) if isinstance(text, float) else text
         keys[name] = {"required": info.is_required(), "default": text}
     return keys
 

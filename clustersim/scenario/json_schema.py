@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from pydantic import ValidationError
-from pydantic_core import PydanticCustomError
+from pydantic.json_schema import GenerateJsonSchema
+from pydantic_core import PydanticCustomError, core_schema
 
 from clustersim.part import Part
 from clustersim.units import DURATION, Unit
@@ -18,11 +19,26 @@ Json = dict[str, Any]
 _REFERENCE = "#/$defs/{model}"
 
 
+class _Written(GenerateJsonSchema):
+    """Defaults as a scenario would write them: quantities with their unit."""
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> Json:
+        made, inner = super().default_schema(schema), schema["schema"]
+        while inner["type"] == "nullable":
+            inner = inner["schema"]
+        if isinstance(default := schema.get("default"), Part):
+            made["default"] = default.dump()
+        written = inner.get("serialization")
+        if isinstance(made.get("default"), float) and written is not None and written["type"] == "function-plain":
+            made["default"] = written["function"](made["default"])
+        return made
+
+
 def scenario_schema() -> Json:
     """The schema, keys in a fixed order, ready to print."""
     from clustersim.scenario.schema import Scenario
 
-    schema = Scenario.model_json_schema(ref_template=_REFERENCE)
+    schema = Scenario.model_json_schema(ref_template=_REFERENCE, schema_generator=_Written)
     definitions: Json = schema.pop("$defs", {})
     schema["properties"]["extends"] = {
         "description": "YAML files below this one, first to last; mappings merge, lists replace.",
@@ -74,7 +90,7 @@ def _define(family: type[Part], definitions: Json) -> None:
     branches = [*family.short_schema(), *_quantity(family)]
     for kind in family.known_kinds():
         part = family.kinds[kind]
-        body = part.model_json_schema(ref_template=_REFERENCE)
+        body = part.model_json_schema(ref_template=_REFERENCE, schema_generator=_Written)
         definitions.update(body.pop("$defs", {}))
         name = f"{_slug(family.family)}.{kind}"
         definitions[name] = _branch(family, kind, part, body)

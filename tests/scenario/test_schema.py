@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,29 @@ def test_the_shipped_file_is_fresh() -> None:
 
 def test_it_is_a_schema() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
+
+
+def defaults(node: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
+    """Path, what is taken and default of every property."""
+    if isinstance(node, list):
+        for item in node:
+            yield from defaults(item, path)
+    if isinstance(node, dict):
+        for key, item in node.get("properties", {}).items():
+            if "default" in item:
+                yield f"{path}.{key}", {name: part for name, part in item.items() if name != "default"}, item["default"]
+        for key, item in node.items():
+            yield from defaults(item, path if key in ("anyOf", "items") else f"{path}.{key}")
+
+
+def test_every_default_may_be_written_as_it_is_told() -> None:
+    # An editor offers it, and the reference shows it: a quantity has its unit there.
+    refused = {
+        path: default
+        for path, taken, default in defaults(SCHEMA)
+        if not VALIDATOR.evolve(schema={**taken, "$defs": SCHEMA["$defs"]}).is_valid(default)
+    }
+    assert not refused
 
 
 def references(node: Any) -> set[str]:
