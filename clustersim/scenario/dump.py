@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 
@@ -18,3 +19,10 @@ def to_yaml(data: Any) -> str:
     stream = io.StringIO()
     yaml.dump(data, stream)
     return stream.getvalue()
+
+
+def canonical(data: dict[str, Any]) -> str:
+    """A scenario's plain data as one text, the same whatever the order of its keys. Within ``recovery`` the order is kept: stages
+    run as they are written."""
+    told = {**data, "recovery": json.dumps(data["recovery"], ensure_ascii=False)} if "recovery" in data else data
+    return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False)

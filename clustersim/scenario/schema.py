@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, Literal, Self
 
@@ -148,8 +147,9 @@ class Scenario(Block):
     @property
     def sha256(self) -> str:
         """Hash of the resolved scenario: the same for the same job, however it was written."""
-        text = json.dumps(self.data(), sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(text.encode()).hexdigest()
+        from clustersim.scenario.dump import canonical
+
+        return hashlib.sha256(canonical(self.data()).encode()).hexdigest()
 
     def replace(self, path: str | Mapping[str, Any], value: Any = None) -> Self:
         """A copy with the value at a dotted path changed, validated anew.

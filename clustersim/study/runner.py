@@ -123,10 +123,13 @@ def job_of(label: str, scenario: Any) -> Job:
     """
     import hashlib
 
-    data = scenario.model_dump(mode="json")
-    text = json.dumps(data, sort_keys=True, separators=(",", ":"))
+    from clustersim.scenario.dump import canonical
+
+    data = scenario.data()
     told = {key: item for key, item in data.items() if key not in ("simulation", "name", "description")}
-    body = json.dumps(told, sort_keys=True, separators=(",", ":"))
+    body = canonical(told)
+    # As written, not sorted: stages of recovery run in the order of their keys.
+    text = json.dumps(data, separators=(",", ":"))
     return Job(label, text, hashlib.sha256(body.encode()).hexdigest(), scenario.origin)
 
 

@@ -119,7 +119,7 @@ def _cell(value: Any) -> Any:
 
     if isinstance(value, float):
         return repr(value)
-    return json.dumps(value, sort_keys=True) if isinstance(value, (dict, list)) else value
+    return json.dumps(value) if isinstance(value, (dict, list)) else value
 
 
 def label_of(point: Point) -> str:

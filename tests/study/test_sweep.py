@@ -17,6 +17,7 @@ from clustersim.scenario.schema import Scenario
 from clustersim.study.executors import Dask, Processes, Serial
 from clustersim.study.merging import merge
 from clustersim.study.points import Template, scenario_at, written
+from clustersim.study.replicas import run_replicas
 from clustersim.study.runner import Runner, Task, job_of, run_task, task_size
 from clustersim.study.statistics import Target
 from clustersim.study.store import Store
@@ -107,6 +108,22 @@ def test_names_and_counts_do_not_change_a_replica(small: Scenario) -> None:
     renamed = small.replace("name", "other").replace("simulation.replicas", 3)
     assert job_of("a", renamed).hash == job_of("b", small).hash
     assert job_of("a", small.replace("cluster.spare_nodes", 5)).hash != job_of("a", small).hash
+
+
+def test_stages_run_as_written_in_a_study_too(small: Scenario) -> None:
+    """Waiting for nodes comes before ``start``, so an order of another kind loses other stages to a second failure."""
+    written_so = {"start": "9 min", "communicators": "7 min", "approve": "40 min", "check": "1 min"}
+    failing = {"recovery": {"strategy": "restart", "stages": written_so}, "cluster.spare_nodes": 0,
+               "failures": [{"name": "node", "component": "job", "mtbf": "3 h", "severity": "node"}]}  # fmt: skip
+    scenario = small.replace(failing)
+    alone = run_replicas(scenario, replicas=4)
+    found = sweep(scenario, over={"cluster.spare_nodes": [0]}, replicas=4).outcomes[0]
+    assert found.column("ettr") == alone.values("ettr")
+
+    turned = scenario.replace("recovery.stages", dict(reversed(written_so.items())))
+    assert run_replicas(turned, replicas=4).values("ettr") != alone.values("ettr")
+    assert job_of("a", turned).hash != job_of("a", scenario).hash
+    assert turned.sha256 != scenario.sha256
 
 
 def test_a_task_gives_each_replica_what_it_gives_alone(small: Scenario) -> None:
