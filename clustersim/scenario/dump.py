@@ -22,7 +22,9 @@ def to_yaml(data: Any) -> str:
 
 
 def canonical(data: dict[str, Any]) -> str:
-    """A scenario's plain data as one text, the same whatever the order of its keys. Within ``recovery`` the order is kept: stages
-    run as they are written."""
+    """A scenario's plain data as one text, the same whatever the order of its keys.
+
+    Within ``recovery`` the order is kept: stages run as they are written.
+    """
     told = {**data, "recovery": json.dumps(data["recovery"], ensure_ascii=False)} if "recovery" in data else data
     return json.dumps(told, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
