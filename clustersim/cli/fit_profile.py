@@ -46,8 +46,10 @@ def command(
     known = Gpu.preset(gpu) if gpu is not None else None
     profile = build_profile(rest, title, known, files_on) if rest or not traces else None
     if out and profile is not None:
+        from clustersim.report.files import write_output
+
         Path(out).parent.mkdir(parents=True, exist_ok=True)
-        Path(out).write_text(profile_yaml(profile), encoding="utf-8")
+        write_output(Path(out), profile_yaml(profile).encode())
         Talk(quiet, 0).remark(f"wrote {out}")
     if json:
         print_json({"profile": profile.model_dump(mode="json") if profile else None,

@@ -84,9 +84,9 @@ def export(
         return
     from pathlib import Path
 
-    from clustersim.report.files import write_text
+    from clustersim.report.files import write_output
 
-    write_text(Path(out), text)
+    write_output(Path(out), text.encode())
 
 
 @app.command()

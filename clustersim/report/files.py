@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,12 +10,16 @@ from pathlib import Path
 
 from clustersim.errors import InputError, Problem
 
+_WRONG_NAME = {errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ENAMETOOLONG, errno.ELOOP, errno.EINVAL}
+"""What is wrong with the name that was given; all else (a full disk, no permission) is no mistake of the input."""
+
 
 def output_folder(name: str) -> Path:
     """The folder ``name``, made if need be and writable.
 
     Raises:
-        InputError: when it cannot be made or written to.
+        InputError: no folder can have this name.
+        OSError: it cannot be written to.
     """
     folder = Path(name)
     try:
@@ -25,8 +30,27 @@ def output_folder(name: str) -> Path:
     except FileExistsError:
         raise InputError(Problem("", "is a file; -o needs the name of a folder").at(name)) from None
     except OSError as error:
+        if error.errno not in _WRONG_NAME:
+            error.filename = name
+            raise
         raise InputError(Problem("", f"cannot be written to: {error.strerror}").at(name)) from None
     return folder
+
+
+def write_output(path: Path, content: bytes) -> None:
+    """Write a file that a user named, whole.
+
+    Raises:
+        InputError: no file can have this name.
+        OSError: it cannot be written.
+    """
+    try:
+        with written_whole(path) as temporary:
+            temporary.write_bytes(content)
+    except OSError as error:
+        if error.errno not in _WRONG_NAME:
+            raise
+        raise InputError(f"cannot write {path}: {error.strerror}") from None
 
 
 @contextmanager
@@ -38,6 +62,11 @@ def written_whole(path: Path) -> Iterator[Path]:
         with temporary.open("rb") as file:
             os.fsync(file.fileno())
         temporary.replace(path)
+    except OSError as error:  # told by the name that was given, or by none where a write to the open file failed
+        if error.filename in (None, str(temporary)):
+            error.filename = str(path)
+        error.filename2 = None
+        raise
     finally:
         temporary.unlink(missing_ok=True)
 

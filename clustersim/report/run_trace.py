@@ -56,9 +56,10 @@ def write_run_trace(path: str | Path, scenario: Scenario, seed: int | None = Non
     """Run one replica again and write its trace.
 
     Raises:
-        InputError: the file cannot be written.
+        InputError: no file can have this name.
+        OSError: the file cannot be written.
     """
-    from clustersim.errors import InputError
+    from clustersim.report.files import write_output
     from clustersim.report.story import rows_of
     from clustersim.run.simulate import run_replica
     from clustersim.study.replicas import prepared_for
@@ -67,10 +68,7 @@ def write_run_trace(path: str | Path, scenario: Scenario, seed: int | None = Non
     result = run_replica(prepared, scenario.simulation.seed if seed is None else seed, replica)
     rows, spares = list(rows_of(result.events)), scenario.cluster.spare_nodes
     text = run_trace_json(rows, result.wall_s, prepared.pace.nominal_s, name=scenario.name, spares=spares)
-    try:
-        Path(path).write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    write_output(Path(path), text.encode())
     return Path(path)
 
 

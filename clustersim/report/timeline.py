@@ -7,6 +7,7 @@ from pathlib import Path
 
 from clustersim.errors import InputError
 from clustersim.pipeline.replay import Timeline
+from clustersim.report.files import write_output
 from clustersim.report.scene import View
 
 FORMATS = (".html", ".png", ".svg", ".json")
@@ -36,7 +37,8 @@ def write_timeline(
         The path. A drawing depends only on its timelines: the same input gives the same bytes.
 
     Raises:
-        InputError: the ending is none of these, or the file cannot be written.
+        InputError: the ending is none of these, or no file can have this name.
+        OSError: the file cannot be written.
     """
     path = Path(path)
     kind = path.suffix.lower()
@@ -52,10 +54,7 @@ def write_timeline(
         content = perfetto_json(timelines, memory=memory).encode()
     else:
         content = _picture(timelines, kind[1:], memory, causes, critical)
-    try:
-        path.write_bytes(content)
-    except OSError as error:
-        raise InputError(f"cannot write {path}: {error.strerror}") from None
+    write_output(path, content)
     return path
 
 

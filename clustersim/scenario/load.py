@@ -114,6 +114,7 @@ class _Reader:
                 self._wrong(node, f"'{node.value}': {error.problems[0].message}")  # the name is what is wrong
             else:
                 self.problems += error.problems
+                self._wrong(node, f"'{node.value}' cannot be read; what is wrong with it is told at its own lines")
             return None
 
     def _wrong(self, node: Node, message: str) -> None:
@@ -165,7 +166,10 @@ def validate(tree: Node, problems: Sequence[Problem] = (), units: bool = True) -
     try:
         scenario = Scenario.model_validate(data, context=context)
     except ValidationError as error:
-        fresh = [*problems_of(error.errors(include_url=False), tree), *_checked_apart(data, tree, context, error)]
+        details = error.errors(include_url=False)
+        if any(problem.path == "extends" for problem in problems):  # what is missing may stand in what could not be read
+            details = [detail for detail in details if detail["type"] != "missing"]
+        fresh = [*problems_of(details, tree), *_checked_apart(data, tree, context, error)]
         known = [problem.path for problem in found if problem.path]
         found += [problem for problem in fresh if not _follows(problem.path, known)]
     if found:

@@ -50,6 +50,8 @@ def read_text(name: str, shown: str) -> str:
     try:
         if name == "-":
             raw = sys.stdin.buffer.read(LARGEST_FILE + 1)
+        elif not name.strip():
+            raise _refuse(shown or "''", "is no name of a file")
         else:
             raw = _read_bytes(Path(name))
     except FileNotFoundError:

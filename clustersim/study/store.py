@@ -52,9 +52,11 @@ def write_atomically(path: Path, text: str) -> None:
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         with contextlib.suppress(OSError):
             temporary.unlink()
+        if isinstance(error, OSError):  # told by the name that is known
+            error.filename, error.filename2 = str(path), None
         raise
 
 

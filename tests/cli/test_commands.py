@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -216,6 +218,20 @@ class TestFiles:
         ran = cli("run", small, "-o", out)
         assert ran.code == 2
         assert words in ran.err
+
+
+    @pytest.mark.parametrize("arguments", [("run", "-o", "out"), ("run", "--trace", "run.json"), ("step", "--timeline", "t.html")])
+    def test_a_full_disk_is_no_wrong_input(self, cli: Cli, small: str, arguments: tuple[str, ...],
+                                           monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+        def full(*_: object) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+        monkeypatch.setattr(os, "fsync", full)
+        ran = cli(arguments[0], small, *arguments[1:])
+        assert ran.code == 1
+        assert ran.err.splitlines()[-1].startswith(f"clustersim: {arguments[2]}")
+        assert ran.err.splitlines()[-1].endswith(": the disk is full")
+        assert not list(Path.cwd().rglob(".*.tmp"))
 
 
 class TestStep:
