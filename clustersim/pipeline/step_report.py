@@ -14,6 +14,7 @@ from clustersim.hardware.collectives import domain_gpus
 from clustersim.units import about
 from clustersim.workload.device import Device
 from clustersim.workload.flops import StepFlop, step_flop
+from clustersim.workload.training import nothing_to_recompute
 
 if TYPE_CHECKING:
     from clustersim.pipeline.conditions import StepTime
@@ -138,10 +139,12 @@ def given_of(step: StepModel) -> list[str]:
 
 
 def cautions_of(step: StepModel, flop: StepFlop, gpus: int, memory: dict[str, Any]) -> Iterator[Problem]:
-    """Memory without room for usual fragmentation; and a step time that is given and that no GPU could reach: its model
-    FLOP ÷ (time × GPUs × peak) is above 1."""
+    """Memory without room for usual fragmentation; recomputation of what the model has not; and a step time that is given
+    and that no GPU could reach: its model FLOP ÷ (time × GPUs × peak) is above 1."""
     if memory["tight"]:
         yield Problem("parallelism", memory["verdict"].replace("fits tightly", "memory is tight", 1))
+    if lacking := nothing_to_recompute(step.plan.model, step.plan.training.recompute):
+        yield Problem("training.recompute.ops", "part of it recomputes nothing: " + "; ".join(lacking))
     given = step.plan.training.step_time
     if given is None:
         return

@@ -274,6 +274,8 @@ def alternate_products(forward: list[LayerOp], parts: frozenset[str]) -> list[La
 
 def _recomputed(op: LayerOp, parts: frozenset[str]) -> bool:
     """Whether an op is done again; the last product of a recomputed half is not: its output is not needed."""
+    if "latent-up" in parts and op.name in ("q up", "kv up", "assemble keys"):
+        return True
     if op.part in parts:
         return op.name not in ("attention out", "down", "leave", "combine", "unpermute")
     return op.part == "attention-core" and "attention" in parts

@@ -74,6 +74,15 @@ def projection_flop(model: TransformerModel) -> float:
     return 2.0 * (queries + down + up + model.heads * latent.v_head_dim * model.hidden)
 
 
+def latent_up_flop(model: TransformerModel) -> float:
+    """Forward FLOP a token of the up projections of multi-head latent attention in one layer; 0 without it."""
+    latent = model.latent
+    if latent is None:
+        return 0.0
+    query = (latent.q_rank or model.hidden) * (latent.nope_head_dim + latent.rope_head_dim)
+    return 2.0 * model.heads * (query + latent.kv_rank * (latent.nope_head_dim + latent.v_head_dim))
+
+
 def core_attention_flop(model: TransformerModel, seq_len: int, *, full: bool) -> float:
     """Forward FLOP of core attention of one layer for one sequence; ``full`` counts the whole square."""
     latent = model.latent
@@ -137,7 +146,7 @@ def recompute_flop(
     total = 0.0
     for layer, count in layers:
         again = layer.core if ops & {"attention", "attention-core"} else 0.0
-        again += layer.projections if "attention" in ops else 0.0
+        again += layer.projections if "attention" in ops else latent_up_flop(model) if "latent-up" in ops else 0.0
         again += layer.mlp if "mlp" in ops else 0.0
         again += layer.experts if ops & {"moe", "mlp"} else 0.0
         if "alternate-products" in ops:

@@ -80,10 +80,14 @@ def attention_kept(model: TransformerModel, unit: Unit) -> list[Kept]:
     if latent is None:
         keys = max(model.kv / cut.tp, 1.0)
         widths, value = (heads + 2 * keys) * model.head_size, model.head_size
+        tensors = [Kept("queries, keys, values", cut.tokens * widths * cut.width, kept)]
     else:
         value, query = latent.v_head_dim, latent.nope_head_dim + latent.rope_head_dim
-        widths = heads * (2 * query + value) + (latent.q_rank or 0) + latent.kv_rank + latent.rope_head_dim
-    tensors = [Kept("queries, keys, values", cut.tokens * widths * cut.width, kept)]
+        widths, ranks = heads * (2 * query + value), (latent.q_rank or 0) + latent.kv_rank + latent.rope_head_dim
+        tensors = [
+            Kept("queries, keys, values", cut.tokens * widths * cut.width, (*kept, "latent-up")),
+            Kept("low ranks", cut.tokens * ranks * cut.width, kept),
+        ]
     output = cut.tokens * heads * value
     tensors.append(Kept("attention output", output * cut.width + (output if unit.narrow else 0.0), kept))
     return [*tensors, Kept("scores", _score_bytes(model, unit), ("attention", "attention-core"))]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Literal, Self
+from typing import TYPE_CHECKING, Any, Literal, Self
 
 import numpy as np
 from pydantic import Field, model_validator
@@ -14,8 +14,11 @@ from clustersim.units import PositiveBytesPerSecond, PositiveSeconds, PositiveWa
 from clustersim.workload.precision import NARROW, OpPrecision, element_bytes
 from clustersim.workload.stack import Stack
 
+if TYPE_CHECKING:
+    from clustersim.workload.model import TransformerModel
+
 GradDtype = Literal["fp32", "bf16", "fp16"]
-RecomputeOp = Literal["norm", "activation", "attention", "attention-core", "mlp", "moe", "alternate-products"]
+RecomputeOp = Literal["norm", "activation", "attention", "attention-core", "latent-up", "mlp", "moe", "alternate-products"]
 
 
 class Optimizer(Part, family="optimizer"):
@@ -52,12 +55,24 @@ class SelectiveRecompute(Recompute, kind="selective"):
     """Recompute single ops. The default is the core attention (Korthikanti et al. 2022)."""
 
     ops: tuple[RecomputeOp, ...] = ("attention-core",)
+    """``latent-up``: the up projections of multi-head latent attention (``mla_up_proj`` of Megatron-Core)."""
 
 
 class FullRecompute(Recompute, kind="full"):
     """Keep only a layer's input and run its forward again; ``layers`` a stage, null for all."""
 
     layers: int | None = Field(default=None, ge=0)
+
+
+def nothing_to_recompute(model: TransformerModel, recompute: Recompute) -> list[str]:
+    """Sentences on ops that are to be recomputed and that the model has not."""
+    ops = recompute.ops if isinstance(recompute, SelectiveRecompute) else ()
+    found = []
+    if "latent-up" in ops and model.latent is None:
+        found.append("'latent-up' needs multi-head latent attention, which the model has not")
+    if "moe" in ops and model.moe is None:
+        found.append("'moe' needs a mixture of experts, which the model has not")
+    return found
 
 
 class Lora(Block):

@@ -383,3 +383,12 @@ def test_a_scenario_takes_what_the_step_takes(name: str) -> None:
         "parallelism": {"tp": 2, "pp": 4, "schedule": name},
     }
     assert StepModel.of(load(data)).step_time().seconds > 0
+
+
+def test_recomputing_what_the_model_has_not_is_told() -> None:
+    ops = {"kind": "selective", "ops": ["latent-up", "moe", "norm"]}
+    told = [problem for problem in step(recompute=ops).report().cautions if problem.path == "training.recompute.ops"]
+    assert len(told) == 1
+    assert "'latent-up' needs multi-head latent attention" in told[0].message
+    assert "'moe' needs a mixture of experts" in told[0].message
+    assert not step(recompute="selective").report().cautions

@@ -9,8 +9,11 @@ import pytest
 
 from clustersim.pipeline.step import StepModel
 from clustersim.workload.cost import ZERO, LayerCost, PassCost
+from clustersim.workload.model import TransformerModel
 from clustersim.workload.stack import Stack
 from tests.workload.jobs import gpt, llama, step
+
+DEEPSEEK = TransformerModel.preset("deepseek-v3").replace(layers=4)
 
 
 def layer(built: StepModel) -> LayerCost:
@@ -102,6 +105,16 @@ def test_selective_recompute_costs_part_of_a_forward(op: str) -> None:
     assert 0 < cost.recompute.total < cost.forward.total
     if op in ("norm", "activation"):
         assert cost.recompute.gemm == 0.0
+
+
+def test_up_projections_of_latent_attention_are_a_part_of_it() -> None:
+    def again(op: str) -> PassCost:
+        return layer(step(DEEPSEEK, recompute={"kind": "selective", "ops": [op]})).recompute
+
+    up, whole = again("latent-up"), again("attention")
+    assert 0 < up.gemm < whole.gemm
+    assert up.attention == 0 < whole.attention
+    assert layer(step(recompute={"kind": "selective", "ops": ["latent-up"]})).recompute.total == 0
 
 
 def test_parts_add_up() -> None:

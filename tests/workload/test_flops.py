@@ -85,6 +85,14 @@ def test_linear_attention_is_linear_in_the_sequence() -> None:
     assert layer_flop(model, False, 65536).core == pytest.approx(layer_flop(model, False, 4096).core)
 
 
+def test_up_projections_of_latent_attention_by_hand() -> None:
+    """DeepSeek-V3: queries 1,536 × 128 heads × 192, keys and values 512 × 128 × (128 + 128), two FLOP each a token."""
+    model, ops = TransformerModel.preset("deepseek-v3"), {"kind": "selective", "ops": ["latent-up"]}
+    added = step_flop(model, training(recompute=ops)).recompute
+    assert added == pytest.approx(512 * 2048 * model.layers * 2 * 128 * (1536 * 192 + 512 * 256))
+    assert step_flop(TransformerModel.preset("llama3-8b"), training(recompute=ops)).recompute == 0
+
+
 @pytest.mark.parametrize(("recompute", "parts"), [
     ("none", ()), ("full", ("projections", "core", "mlp", "experts")),
     ({"kind": "selective", "ops": ["norm", "activation"]}, ()),

@@ -167,6 +167,16 @@ def test_latent_attention_keeps_its_low_ranks() -> None:
     assert kept == pytest.approx(2048 * (2 * (128 * (192 + 192 + 128) + 1536 + 512 + 64) + 2 * 128 * 128 + 4 * 128))
 
 
+def test_up_projections_of_latent_attention_go_alone() -> None:
+    """Of DeepSeek-V3's attention its low ranks, output and statistics stay: 2 bytes of 2,112 and 16,384, 4 of 128 a token."""
+    model = TransformerModel.preset("deepseek-v3")
+    kept = attention_kept(model, unit_of(cut(), FLASH, "bf16"))
+    left = kept_bytes(kept, SelectiveRecompute(ops=("latent-up",)))
+    assert left == pytest.approx(2048 * (2 * (1536 + 512 + 64) + 2 * 128 * 128 + 4 * 128))
+    dense = attention_kept(TransformerModel.preset("llama3-8b"), unit_of(cut(), FLASH, "bf16"))
+    assert kept_bytes(dense, SelectiveRecompute(ops=("latent-up",))) == kept_bytes(dense, NoRecompute())
+
+
 @pytest.mark.parametrize(("zero", "bytes_a_parameter"), [(0, 18.0), (1, 6 + 12 / 8)])
 def test_states_by_hand(zero: int, bytes_a_parameter: float) -> None:
     memory = job("llama3-8b", dp=8, layout={"zero": zero})
