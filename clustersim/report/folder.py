@@ -8,6 +8,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
+from clustersim.errors import InputError, Problem
 from clustersim.report.documents import provenance
 from clustersim.report.events import ParquetLog
 from clustersim.report.files import output_folder, remove_old, write_text
@@ -26,10 +27,16 @@ class ResultFolder:
     """Collects a run's event logs as replicas finish, then writes all files, each whole or not at all.
 
     An earlier result in the folder is removed first, its ``summary.json`` before anything else.
+
+    Raises:
+        InputError: no folder can have this name, or it holds a study.
+        OSError: it cannot be written to.
     """
 
     def __init__(self, name: str) -> None:
         self.folder = output_folder(name)
+        if (self.folder / "study.json").exists():
+            raise InputError(Problem("", "holds a study, whose report this would replace; name another folder").at(name))
         remove_old(self.folder, NAMES)
         self._temporary = {
             name: self.folder / f".{name}.{os.getpid()}.tmp" for name in ("events.parquet", "ledger.parquet")

@@ -190,7 +190,8 @@ def advice(run: Json, scenario: Scenario) -> list[str]:
         return ["Nothing but training takes time."]
     name, share = lost[0]
     hours = share * (mean(run["gpu_hours"]) or 0.0)
-    lines = [f"Costs most: {name}, {share:.2%} of the wall time, {hours:,.0f} GPU-hours."]
+    told = f"{hours:,.0f}" if hours >= 10 else f"{hours:.2g}"
+    lines = [f"Costs most: {name}, {share:.2%} of the wall time, {told} GPU-hours."]
     change = next((found for item, _ in lost if (found := _change(item, dict(lost), scenario))), None)
     return [*lines, f"Change first: {change}."] if change else lines
 

@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from clustersim.errors import InputError, Problem
 from clustersim.study.runner import Outcome
-from clustersim.study.store import Contents, Store, record_key, write_atomically
+from clustersim.study.store import MANIFEST, Contents, Store, record_key, write_atomically
 from clustersim.study.sweeping import Sweep, label_of
 
 if TYPE_CHECKING:
@@ -70,7 +71,10 @@ def merge(folder: Path | str) -> Merged:
         InputError: the folder holds no study.
     """
     store = Store(folder)
-    manifest, contents = store.manifest(), store.load()
+    manifest = store.manifest()
+    if not _is_study(manifest):
+        raise InputError(Problem("", f"{store.folder / MANIFEST} is no study: what it says does not fit together"))
+    contents = store.load()
     points = manifest.get("points") or [{} for _ in manifest["hashes"]]
     labels = manifest.get("labels") or [label_of(point) for point in points]
     errors = manifest.get("errors") or [None] * len(points)
@@ -87,6 +91,25 @@ def merge(folder: Path | str) -> Merged:
     if manifest["study"] == "sweep" and used == expected and not contents.conflicts:
         write_atomically(store.folder / "table.csv", Sweep(manifest["paths"], outcomes, manifest["seed"]).to_csv())
     return merged
+
+
+def _is_study(manifest: dict[str, Any]) -> bool:
+    """Whether all that a study is read by is there, and fits together."""
+    takes: dict[str, type | tuple[type, ...]] = {"study": str, "version": str, "seed": int, "replicas": (int, type(None))}
+    if not all(isinstance(manifest.get(key), kind) for key, kind in takes.items()):
+        return False
+    lists = [manifest.get(key, []) for key in ("hashes", "points", "labels", "errors", "paths")]
+    if not all(isinstance(found, list) for found in lists):
+        return False
+    hashes, points, labels, errors, paths = lists
+    rows = len(points or labels or hashes)
+    return (
+        all(isinstance(point, dict) for point in points)
+        and all(isinstance(text, str) for text in [*hashes, *labels, *paths])
+        and {len(found) for found in (points, labels, errors) if found} <= {rows}
+        and len(hashes) == rows - sum(error is not None for error in errors)
+        and (manifest.get("replicas") or 1) > 0
+    )
 
 
 def _most_replicas(contents: Contents) -> int:

@@ -159,13 +159,16 @@ class Store:
         path = self.folder / MANIFEST
         text = canonical(manifest) + "\n"
         if not path.exists():
+            if (self.folder / "summary.json").exists():
+                raise InputError(Problem("", f"{self.folder} holds the result of a run; name another folder"))
             if any(self.shards()):
                 raise InputError(Problem("", f"{self.folder} holds records but no {MANIFEST}; name another folder"))
             write_atomically(path, text)
         found = self.manifest()
         if found != json.loads(text):
             changed = sorted(key for key in {*found, *manifest} if not _same(key, found.get(key), manifest.get(key)))
-            more = changed == ["replicas"] and (manifest["replicas"] or 0) > (found["replicas"] or 0)
+            fewer, count = found.get("replicas") or 0, manifest.get("replicas") or 0
+            more = changed == ["replicas"] and isinstance(fewer, int) and count > fewer
             if more or not changed:
                 write_atomically(path, text)  # the same study, to be gone on with
                 return

@@ -9,10 +9,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clustersim.errors import InputError
+from clustersim.report.folder import ResultFolder
+from clustersim.study.merging import merge
 from clustersim.study.store import MANIFEST, Store, canonical, record_key, write_atomically
 
 
@@ -158,3 +161,28 @@ def test_kill_9_loses_no_whole_record(tmp_path: Path) -> None:
     assert contents.torn_lines <= 3
     assert contents.conflicts == []
     assert json.loads((tmp_path / MANIFEST).read_text()) == {"x": 1}
+
+
+@pytest.mark.parametrize("change", [
+    {"hashes": None}, {"hashes": ["a"]}, {"points": [1, 2]}, {"points": 3}, {"seed": "x"}, {"replicas": -1}, {"version": None},
+    {"errors": [None]}, {"study": 5}, {"paths": "x"},
+])  # fmt: skip
+def test_a_study_that_does_not_fit_together_is_told(change: dict[str, Any], tmp_path: Path) -> None:
+    right = {"study": "sweep", "version": "1", "seed": 0, "replicas": 2, "paths": ["x"], "points": [{"x": 1}, {"x": 2}],
+             "hashes": ["a", "b"], "errors": [None, None]}  # fmt: skip
+    (tmp_path / MANIFEST).write_text(json.dumps(right), encoding="utf-8")
+    assert merge(tmp_path).found == 0
+    (tmp_path / MANIFEST).write_text(json.dumps(right | change), encoding="utf-8")
+    with pytest.raises(InputError, match=r"study\.json is no study"):
+        merge(tmp_path)
+
+
+def test_a_run_and_a_study_do_not_share_a_folder(tmp_path: Path) -> None:
+    # Each would replace the other's report.html.
+    (tmp_path / "run").mkdir()
+    (tmp_path / "run" / "summary.json").write_text("{}", encoding="utf-8")
+    with pytest.raises(InputError, match="holds the result of a run"):
+        Store(tmp_path / "run").open_study({"study": "sweep"})
+    Store(tmp_path / "study").open_study({"study": "sweep"})
+    with pytest.raises(InputError, match="holds a study"):
+        ResultFolder(str(tmp_path / "study"))
