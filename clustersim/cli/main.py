@@ -20,11 +20,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     Exit codes: 0 done, 1 the answer is no (or the output cannot be written), 2 the input is wrong, 3 impossible,
     130 interrupted.
     """
+    _open_closed()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             # An old locale may lack letters of ours; a question mark is better than none.
             stream.reconfigure(errors="replace")
     sys.exit(guarded(arguments))
+
+
+def _open_closed() -> None:
+    """Give a program that was started with a closed stream (``>&-``, as some daemons do) an empty one in its place: Python has
+    none then, and what is meant for standard error would go to standard output."""
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            found = os.open(os.devnull, os.O_RDWR)
+            if found != number:
+                os.dup2(found, number)
+                os.close(found)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False))
 
 
 def guarded(arguments: Sequence[str] | None = None) -> int:

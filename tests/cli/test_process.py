@@ -51,6 +51,21 @@ class TestStart:
         assert subprocess.run([*MODULE, "--version"], capture_output=True, text=True, check=True).stdout.startswith("clustersim ")
 
 
+@pytest.mark.parametrize(("closed", "answers"), [("0<&-", True), ("1>&-", False), ("2>&-", True), ("0<&- 1>&- 2>&-", False)])
+def test_streams_that_are_closed(closed: str, answers: bool, small: str) -> None:
+    """As a daemon may start it. What is meant for standard error never comes out at standard output."""
+    text = f"exec '{sys.executable}' -m clustersim run '{small}' -o out --json {closed}"
+    ran = subprocess.run(["sh", "-c", text], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr.replace("wrote out/report.html\n", "")) == (0, "")
+    assert json.loads(ran.stdout)["replicas"] if answers else not ran.stdout
+    assert Path("out/summary.json").exists()
+
+
+def test_closed_standard_input_holds_no_scenario() -> None:
+    ran = subprocess.run(["sh", "-c", f"exec '{sys.executable}' -m clustersim check - <&-"], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr.split(";")[0]) == (2, "<stdin>: the file is empty")
+
+
 def test_a_reader_that_leaves_early(small: str) -> None:
     """`clustersim list models | head -1`: one sentence, no traceback."""
     writer = subprocess.Popen([*MODULE, "list", "models", "-v"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
