@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,6 +19,7 @@ from clustersim.cli.options import (
     Verbose,
     Workers,
 )
+from clustersim.cli.resuming import ROUND, resumable
 from clustersim.cli.study_options import Limit, Until, executor_of, target_of
 from clustersim.cli.talk import Talk, print_json, say, to_json
 from clustersim.errors import InputError, NegativeAnswer, Problem
@@ -45,19 +47,21 @@ def command(
     from clustersim.cli.scenarios import load_all
     from clustersim.report.documents import checkpoint_document, recovery_document, study_cautions
     from clustersim.study.comparison import compare
+    from clustersim.study.replicas import refuse_unready
 
     if len(scenarios) < 2:
         raise InputError(Problem("SCENARIO", "compare needs at least two scenarios"))
     talk = Talk(quiet, verbose)
     place, target = executor_of(executor, workers, address), target_of(until)
     loaded = load_all(scenarios, sets)
+    refuse_unready(loaded)
     store = _store(out, loaded, seed)
     talk.warn(sentence for scenario in loaded for sentence in study_cautions(scenario))
-    with talk.progress("replicas") as progress:
+    counted = "replicas" if target is None else ROUND
+    with resumable(out, counted) as kept, store or nullcontext(), talk.progress("replicas") as progress:
         found = compare(loaded, names=_names(scenarios, loaded), replicas=replicas, seed=seed, until=target, limit=limit,
-                        executor=place, store=store, progress=progress)  # fmt: skip
+                        executor=place, store=store, progress=kept.counting(progress))  # fmt: skip
     if store is not None:
-        store.close()
         _write(Path(store.folder), found, loaded)
         talk.remark(f"written to {out}")
     recovery = [recovery_document(scenario) if outcome.error is None else None

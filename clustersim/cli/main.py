@@ -6,8 +6,10 @@ import errno
 import io
 import os
 import re
+import signal
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from clustersim.cli.app import Interrupted, ReaderGone, app
 from clustersim.cli.talk import say
@@ -25,6 +27,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if isinstance(stream, io.TextIOWrapper):
             # An old locale may lack letters of ours; a question mark is better than none.
             stream.reconfigure(errors="replace")
+    signal.signal(signal.SIGTERM, _interrupt)
     sys.exit(guarded(arguments))
 
 
@@ -38,6 +41,11 @@ def _open_closed() -> None:
                 os.dup2(found, number)
                 os.close(found)
             setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", errors="replace", closefd=False))
+
+
+def _interrupt(number: int, frame: object) -> NoReturn:
+    """Being told to end (by ``kill``, or a batch system before it kills) is Ctrl-C from elsewhere."""
+    raise KeyboardInterrupt
 
 
 def guarded(arguments: Sequence[str] | None = None) -> int:

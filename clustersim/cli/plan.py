@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +20,7 @@ from clustersim.cli.options import (
     Set,
     Workers,
 )
+from clustersim.cli.resuming import ROUND, resumable
 from clustersim.cli.study_options import executor_of
 from clustersim.cli.talk import Talk, print_json, say, to_json
 from clustersim.errors import InputError, Problem, nearest
@@ -26,6 +28,7 @@ from clustersim.errors import InputError, Problem, nearest
 if TYPE_CHECKING:
     from clustersim.pipeline.search_space import Space
     from clustersim.study.planning import Plan
+    from clustersim.study.store import Store
 
 SpaceOption = Annotated[
     list[str] | None,
@@ -77,9 +80,11 @@ def command(
     talk = Talk(quiet)
     talk.warn(study_cautions(base, choices or ["checkpoint.interval"]))
     talk.remark("searching layouts …")
-    with talk.progress("replicas") as progress:
-        found = plan(base, space=_space(space or []), over=choices, layouts=layouts, replicas=replicas or 32, seed=seed,
-                     prices=prices, executor=executor_of(executor, workers, address), progress=progress)  # fmt: skip
+    free = _space(space or [])
+    place, store = executor_of(executor, workers, address), _store(out)
+    with resumable(out, ROUND) as kept, store or nullcontext(), talk.progress("replicas") as progress:
+        found = plan(base, space=free, over=choices, layouts=layouts, replicas=replicas or 32, seed=seed, prices=prices,
+                     store=store, executor=place, progress=kept.counting(progress))  # fmt: skip
     if out is not None:
         _write(Path(out), found, base.name)
         talk.remark(f"written to {out}; next: clustersim run {Path(out) / 'best.yaml'}")
@@ -89,6 +94,18 @@ def command(
         from clustersim.report.study_text import plan_text
 
         say(plan_text(found))
+
+
+def _store(out: str | None) -> Store | None:
+    """The folder's records: those of any plan, since each is kept under what it is of."""
+    if out is None:
+        return None
+    from clustersim.study.store import PLAN, Store
+
+    store = Store(out)
+    if any(store.folder.glob("*.json*")):  # what is no plan's is refused before the search
+        store.open_study(PLAN)
+    return store
 
 
 def _space(texts: list[str]) -> Space:

@@ -20,6 +20,7 @@ from clustersim.cli.options import (
     Verbose,
     Workers,
 )
+from clustersim.cli.resuming import ROUND, resumable
 from clustersim.cli.study_options import Limit, Metric, Until, executor_of, shard_of, target_of
 from clustersim.cli.talk import Talk, print_json, say, to_json
 from clustersim.errors import InputError, NegativeAnswer, Problem
@@ -90,8 +91,8 @@ def command(
         raise InputError(Problem("--shard", "needs -o DIR: the shards meet in that folder"))
     template = Template.read(scenario, tuple(sets or ()))
     base = template({})
-    with talk.progress("replicas") as progress:
-        common: dict[str, Any] = {"replicas": replicas, "seed": seed, "executor": place, "progress": progress}
+    with resumable(out, "replicas" if target is None else ROUND) as kept, talk.progress("replicas") as progress:
+        common: dict[str, Any] = {"replicas": replicas, "seed": seed, "executor": place, "progress": kept.counting(progress)}
         if optimum is not None:
             _optimum(base, optimum, metric, out, json, common, bool(over or zipped or points))
             return

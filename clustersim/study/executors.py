@@ -66,6 +66,20 @@ def guarded(function: Function, shared: Any, task: Task) -> Any:
         return Failure(f"{type(error).__name__}: {error}", traceback.format_exc())
 
 
+@contextlib.contextmanager
+def results_of(
+    executor: Executor, function: Function, shared: Any, tasks: Sequence[Task]
+) -> Iterator[Iterator[tuple[Task, Any]]]:
+    """The executor's results; when the block is left, by an exception too, nothing of it goes on."""
+    results = executor.run(function, shared, tasks)
+    try:
+        yield results
+    finally:
+        close = getattr(results, "close", None)
+        if close is not None:
+            close()
+
+
 class Serial:
     """One task after the other, in this process."""
 
@@ -80,9 +94,10 @@ _worker: tuple[Function, Any] | None = None  # what the initializer gave this wo
 
 
 def _start_worker(payload: bytes) -> None:
-    """Ctrl-C is the parent's affair: it stops handing out tasks and keeps what is finished."""
+    """Ctrl-C is the parent's affair: it stops handing out tasks, keeps what is finished, and ends its workers."""
     global _worker
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
     _worker = pickle.loads(payload)
 
 
@@ -131,6 +146,9 @@ class Processes:
                     yield flying.pop(future), result
         except BrokenProcessPool:
             suspects.extend(flying.values())
+        except BaseException:  # Ctrl-C, or nobody asks for the rest: what is under way is given up, not waited for
+            _end(pool)
+            raise
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
@@ -141,9 +159,18 @@ class Processes:
                 return pool.submit(_in_worker, task).result()
             except BrokenProcessPool:
                 continue
+            except BaseException:
+                _end(pool)
+                raise
             finally:
                 pool.shutdown(wait=False, cancel_futures=True)
         return Failure(f"its worker process died {ATTEMPTS} times")
+
+
+def _end(pool: ProcessPoolExecutor) -> None:
+    """End the pool's workers at once; at the interpreter's exit they would else be waited for."""
+    for process in list((pool._processes or {}).values()):
+        process.terminate()
 
 
 def _fork_is_safe() -> bool:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from clustersim.errors import InputError, Problem
 from clustersim.study.runner import Outcome
-from clustersim.study.store import MANIFEST, Contents, Store, record_key, write_atomically
+from clustersim.study.store import MANIFEST, PLAN, Contents, Store, record_key, write_atomically
 from clustersim.study.sweeping import Sweep, label_of
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def merge(folder: Path | str) -> Merged:
     """
     store = Store(folder)
     manifest = store.manifest()
+    if manifest == PLAN:
+        raise InputError(Problem("", f"{store.folder} holds a plan, which tells its results itself: see plan.json there"))
     if not _is_study(manifest):
         raise InputError(Problem("", f"{store.folder / MANIFEST} is no study: what it says does not fit together"))
     contents = store.load()

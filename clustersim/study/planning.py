@@ -22,7 +22,7 @@ from clustersim.study.executors import Executor
 from clustersim.study.points import Template
 from clustersim.study.runner import Outcome, Progress, Runner, job_of, refuse_if_all_wrong
 from clustersim.study.statistics import Difference, difference, mean_of
-from clustersim.study.store import Store
+from clustersim.study.store import PLAN, Store
 from clustersim.study.sweeping import label_of
 
 if TYPE_CHECKING:
@@ -223,6 +223,7 @@ def plan(scenario: Scenario, *, space: Space | None = None, over: Mapping[str, S
         over: choices of the run, path → values; default: checkpoint intervals around the best by formula.
         layouts: how many of the best steps are taken on to the run.
         replicas: replicas of the finalists.
+        store: remembers finished replicas, of this plan and others.
 
     Raises:
         ImpossibleError: no layout passes the rules or fits in memory.
@@ -232,6 +233,8 @@ def plan(scenario: Scenario, *, space: Space | None = None, over: Mapping[str, S
     seed = scenario.simulation.seed if seed is None else seed
     found = search_steps(scenario.model, scenario.cluster, scenario.training, space, base=scenario.parallelism,
                          top=layouts)  # fmt: skip
+    if store is not None:
+        store.open_study(PLAN)
     template = Template.of(scenario)
     designs = [design for candidate in found.candidates for design in _crossed(template, candidate, over)]
     runner = Runner(seed, executor, store, progress)

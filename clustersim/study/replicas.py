@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from clustersim.errors import ClusterSimError, InputError, KeyedError, PluginError, Problem
 from clustersim.scenario.places import tells_places
-from clustersim.study.executors import Executor, Failure, Processes
+from clustersim.study.executors import Executor, Failure, Processes, results_of
 from clustersim.study.statistics import summary
 
 if TYPE_CHECKING:
@@ -205,14 +205,15 @@ def affordable(workers: int | None) -> int:
 def _pooled(executor: Executor, shared: tuple[str, int], replicas: Sequence[int]) -> Iterator[tuple[int, Row]]:
     size = max(1, min(CHUNK, math.ceil(len(replicas) / (8 * executor.workers))))
     tasks = [(replicas[at], replicas[min(at + size, len(replicas)) - 1] + 1) for at in range(0, len(replicas), size)]
-    for task, result in executor.run(_task, shared, tasks):
-        if isinstance(result, Failure):
-            if result.plugin:
-                raise PluginError.of(result.message, result.details)
-            if result.error is not None:
-                raise result.error
-            raise ClusterSimError(f"replicas {task[0]} to {task[1] - 1}: {result.message}\n{result.details}".rstrip())
-        yield from zip(range(*task), result, strict=True)
+    with results_of(executor, _task, shared, tasks) as results:
+        for task, result in results:
+            if isinstance(result, Failure):
+                if result.plugin:
+                    raise PluginError.of(result.message, result.details)
+                if result.error is not None:
+                    raise result.error
+                raise ClusterSimError(f"replicas {task[0]} to {task[1] - 1}: {result.message}\n{result.details}".rstrip())
+            yield from zip(range(*task), result, strict=True)
 
 
 def _task(shared: tuple[str, int], task: tuple[int, int]) -> list[Row]:

@@ -17,7 +17,7 @@ from clustersim.errors import InputError, KeyedError, Problem, nearest
 from clustersim.scenario.places import at_its_place
 from clustersim.scenario.tree import Origin
 from clustersim.study.axes import Point
-from clustersim.study.executors import Executor, Failure, Serial
+from clustersim.study.executors import Executor, Failure, Serial, results_of
 from clustersim.study.statistics import Target, summary
 from clustersim.study.store import Contents, Record, Row, Store, record_key
 
@@ -188,9 +188,10 @@ class Runner:
         done = self.found
         self._tell(done, total)
         shared = Shared(tuple(job.scenario for job in jobs), self.seed)
-        for task, result in self.executor.run(run_task, shared, missing):
-            done += self._keep(jobs[task.job], outcomes[task.job], task, result)
-            self._tell(done, total)
+        with results_of(self.executor, run_task, shared, missing) as results:
+            for task, result in results:
+                done += self._keep(jobs[task.job], outcomes[task.job], task, result)
+                self._tell(done, total)
         return outcomes
 
     def run_until(self, jobs: Sequence[Job], replicas: int, target: Target | None, limit: int) -> list[Outcome]:

@@ -24,6 +24,8 @@ from typing import Any, NamedTuple, Self
 from clustersim.errors import InputError, Problem
 
 MANIFEST = "study.json"
+PLAN = {"study": "plan"}
+"""What the folder of a plan says: the records of any plan may stand in it, each under the scenario that it is of."""
 _CHUNK = 1 << 20
 """Bytes of a shard that are read at a time."""
 

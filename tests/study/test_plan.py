@@ -92,13 +92,16 @@ def test_command(small_yaml: str, tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-m", "clustersim", *arguments], capture_output=True, text=True, check=True)
     document = json.loads(done.stdout)
     assert len(document["designs"]) == 4
-    assert {path.name for path in tmp_path.iterdir()} == {
+    names = {path.name for path in tmp_path.iterdir()}
+    assert {name for name in names if not name.startswith("records-")} == {
         "best.yaml",
         "plan.json",
         "plan.csv",
         "plan.png",
         "report.html",
+        "study.json",
     }
+    assert len(names) == 7
     wrong = subprocess.run([sys.executable, "-m", "clustersim", "plan", small_yaml, "--space", "tpp=1"],
                            capture_output=True, text=True, check=False)  # fmt: skip
     assert wrong.returncode == 2
