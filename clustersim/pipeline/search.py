@@ -114,7 +114,7 @@ def search_steps(model: TransformerModel, cluster: Cluster, training: Training, 
     order = sorted(range(len(choices)), key=lambda i: (bounds[i], choices[i]))
     found = _best_first(evaluator, [(bounds[i], choices[i]) for i in order], top, progress)
     if not found.heap:
-        raise ImpossibleError(_nothing_fits(found, len(choices)))
+        raise ImpossibleError(Problem("cluster", _nothing_fits(found, len(choices))))
     kept = [(-entry[0], entry[1].choice, entry[2]) for entry in found.heap]
     candidates = [_candidate(evaluator, choice, bound, training, space, base) for _, choice, bound in sorted(kept)]
     return SearchResult(

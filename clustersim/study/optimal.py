@@ -126,7 +126,7 @@ def optimum(scenario: Any, span: Range, *, metric: str = "goodput_tokens_per_s",
     """
     if span.low <= 0:
         raise InputError(
-            Problem(span.path, "the optimum is searched on a logarithmic axis: the low end must be above 0")
+            Problem(f"--optimum {span.path}", "the optimum is searched on a logarithmic axis: the low end must be above 0")
         )
     numbers = _grid(span, points)
     table = sweep(scenario, points=[{span.path: _as_value(span, number)} for number in numbers], replicas=replicas,

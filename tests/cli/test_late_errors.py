@@ -169,6 +169,12 @@ class TestEveryCommand:
         ran = cli("plan", "job.yaml", "-q")
         assert (ran.code, ran.err.startswith(f"{place}: training.step_time: gives every layout the same step")) == (2, True)
 
+    def test_plan_of_what_fits_nowhere(self, cli: Cli) -> None:
+        place = written(job().replace("llama3-8b", "llama3-405b").replace("cluster:\n  nodes", "cluster:\n  @nodes"))
+        ran = cli("plan", "job.yaml", "-q", "--space", "tp=8", "--space", "schedules=1f1b")
+        assert ran.code == 3
+        assert ran.err.startswith(f"{place}: cluster: none of ")
+
     def test_plan_whose_run_cannot_be_set_up(self, cli: Cli) -> None:
         place = written(OFTEN)
         ran = cli("plan", "job.yaml", "-q", "--space", "tp=2", "--layouts", "1", "--replicas", "1")
