@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -216,8 +217,13 @@ def _read(
     """The op list of a schedule's name or of a CSV file."""
     if _is_name(file):
         return _program(file, pp, microbatches or 8, chunks, slices, options)
+    from pathlib import Path
+
+    from clustersim.pipeline.schedule import get_schedule
     from clustersim.pipeline.text import load_program
 
+    if file != "csv" and not Path(file).suffix and not Path(file).exists():
+        get_schedule(file)  # a name that is misspelt rather than a file's
     return load_program(file, microbatches=microbatches, slices=slices, chains=chains)
 
 
@@ -250,10 +256,14 @@ def _is_name(text: str) -> bool:
 def _program(
     name: str, pp: int, microbatches: int, chunks: int | None, slices: int, options: list[str] | None
 ) -> Program:
-    from clustersim.pipeline.schedule import Pipeline
+    from clustersim.errors import InputError, Problem
+    from clustersim.pipeline.schedule import MOST_UNITS, Pipeline
 
     schedule = _schedule(name, options)
     pipe = Pipeline(pp, microbatches, chunks or schedule.default_chunks(), slices)
+    if (units := math.prod(pipe[:3]) * max(slices, schedule.slices_for(pp))) > MOST_UNITS:
+        told = f"pp × microbatches × chunks × slices = {units:,} is more than {MOST_UNITS:,}, which no step is replayed with"
+        raise InputError(Problem(name, told))
     made = schedule.program(pipe)
     for note in schedule.notes(pipe):
         say(f"{name}: {note}", err=True)
@@ -285,8 +295,6 @@ def _schedule(name: str, options: list[str] | None) -> Schedule:
 
 
 def _costs(text: str, latency: float) -> Any:
-    import math
-
     from clustersim.errors import InputError, Problem
     from clustersim.pipeline.costs import Costs
     from clustersim.pipeline.ops import Kind

@@ -335,6 +335,10 @@ def schedule_names() -> list[str]:
     return sorted({part.kind for part in Schedule.kinds.values()})
 
 
+MOST_UNITS = 1_000_000
+"""Microbatches × stages × slices of one step: each is an op that the replay of a step visits, some 10 µs apiece."""
+
+
 def get_schedule(name: str | Schedule, **options: Any) -> Schedule:
     """The schedule called ``name`` with these options.
 

@@ -13,16 +13,13 @@ from clustersim.errors import InputError
 from clustersim.faults.failure import FailureModel
 from clustersim.faults.spike import LossSpike
 from clustersim.hardware.cluster import Cluster
-from clustersim.pipeline.schedule import Pipeline
+from clustersim.pipeline.schedule import MOST_UNITS, Pipeline
 from clustersim.pipeline.stage_layout import layer_counts
 from clustersim.workload.model import TransformerModel
 from clustersim.workload.training import Training
 
 if TYPE_CHECKING:
     from clustersim.scenario.schema import Parallelism
-
-MOST_UNITS = 1_000_000
-"""Microbatches × stages of one step: each is an op that the replay of a step visits, some 10 µs apiece."""
 
 Broken = Iterator[tuple[tuple[str | int, ...], str]]
 """Path of the value that a broken rule is about, and a sentence."""
@@ -112,11 +109,13 @@ def _length(pieces: Pieces) -> Broken:
     layout, microbatches = pieces.parallelism, pieces.microbatches
     if layout is None or microbatches is None:
         return
-    stages = layout.pp * layout.virtual_stages
-    if microbatches * stages > MOST_UNITS:
-        yield (("training", "global_batch"),
-               f"makes {microbatches:,} microbatches for {stages:,} stages: a step of more than {MOST_UNITS:,} "
-               "microbatches × stages is not replayed")  # fmt: skip
+    stages, slices = layout.pp * layout.virtual_stages, layout.schedule.slices_for(layout.pp)
+    if microbatches * stages * slices > MOST_UNITS:
+        sliced = f" and {slices:,} slices" if slices > 1 else ""
+        many = microbatches * stages > MOST_UNITS
+        yield (("training", "global_batch") if many else ("parallelism", "schedule"),
+               f"makes {microbatches:,} microbatches for {stages:,} stages{sliced}: a step of more than {MOST_UNITS:,} "
+               f"microbatches × stages{' × slices' if slices > 1 else ''} is not replayed")  # fmt: skip
 
 
 def _layers(pieces: Pieces) -> Broken:
@@ -191,7 +190,7 @@ def _experts(pieces: Pieces) -> Broken:
 
 def _schedule(pieces: Pieces) -> Broken:
     layout, microbatches = pieces.parallelism, pieces.microbatches
-    if layout is None or microbatches is None or microbatches * layout.pp * layout.virtual_stages > MOST_UNITS:
+    if layout is None or microbatches is None or any(_length(pieces)):
         return
     try:
         slices = layout.schedule.slices_for(layout.pp)

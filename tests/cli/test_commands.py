@@ -320,6 +320,18 @@ class TestSchedule:
         assert by_file == cli("schedule", "evaluate", "zb-h1", "--pp", "4", "-m", "8", "--json").json
         assert {"makespan", "bubble", "rank_span", "peak_in_flight", "messages", "idle_by_cause"} <= set(by_file)
 
+    @pytest.mark.parametrize(("arguments", "words"), [
+        (("evaluate", "1f1b", "--pp", "100000", "-m", "100000"), "= 10,000,000,000 is more than 1,000,000"),
+        (("export", "seq1f1b", "--pp", "4", "-m", "8", "--set", "slices=100000"), "= 3,200,000 is more than 1,000,000"),
+        (("evaluate", "1f1c"), "there is no schedule '1f1c'; did you mean '1f1b'?"),
+        (("evaluate", "1f1c.csv"), "1f1c.csv: cannot read the op list"),
+        (("evaluate", "hanayo", "--chunks", "3"), "to be a multiple of 2 (w waves are v = 2w chunks), got 3"),
+    ])  # fmt: skip
+    def test_what_cannot_be_laid_out(self, cli: Cli, arguments: tuple[str, ...], words: str) -> None:
+        ran = cli("schedule", *arguments)
+        assert ran.code == 2
+        assert words in ran.err
+
     def test_one_f_one_b_has_the_bubble_of_the_formula(self, cli: Cli) -> None:
         found = cli("schedule", "evaluate", "1f1b", "--pp", "8", "-m", "16", "--json").json
         assert found["bubble"]["work"] == pytest.approx(7 / 16)

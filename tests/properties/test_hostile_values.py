@@ -117,6 +117,7 @@ def test_nothing_of_a_quantity_is_refused_or_reckoned_with(used: str) -> None:
     ("cluster.spare_nodes", 10**11, "must be at most"),
     ("cluster.nodes", 10**9, "must be at most"),
     ("training.global_batch", 4 * 10**16, "is not replayed"),
+    ("parallelism.schedule", "{kind: seq1f1b, slices: 100000}", "and 100,000 slices: a step of more than 1,000,000"),
     ("cluster.node.gpu.efficiency.gemm.bf16", 74, "must be at most 1"),
     ("cluster.node.gpu.efficiency.gemm.bf16", "true", "must be a number, not true"),
 ])  # fmt: skip
