@@ -9,6 +9,7 @@ from typing import Any
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from clustersim.cli.everywhere import complete
 from clustersim.cli.talk import say
 from clustersim.errors import ClusterSimError, nearest
 
@@ -29,6 +30,9 @@ COMMANDS: dict[str, tuple[str, str]] = {
     "fit": ("fit", "Fit models to measurements: failures from a log, a profile from real hardware."),
     "schedule": ("schedule", "List, export, check and evaluate pipeline schedules."),
 }
+
+SCENARIOS = ("run", "step", "check", "compare", "sweep", "plan", "importance")
+"""Commands that read scenarios."""
 
 HELP = """Simulate large training clusters: how much useful training you get, where the rest of the time goes.
 
@@ -83,6 +87,7 @@ def load_command(name: str) -> Any:
         group.command(name)(module.command)
     command = typer.main.get_command(group)
     command.name = name
+    complete(command, name in SCENARIOS)
     return command
 
 

@@ -6,11 +6,14 @@ from typing import Annotated
 
 import typer
 
-from clustersim.cli.talk import say
+from clustersim.cli.options import Json, Quiet
+from clustersim.cli.talk import Talk, print_json, say
 
 
 def command(
     path: Annotated[str, typer.Argument(metavar="PATH", help="File to write; `-` prints it.")] = "scenario.yaml",
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write a commented scenario that runs as it is. An existing file is left alone."""
     from pathlib import Path
@@ -20,7 +23,10 @@ def command(
 
     text = starter_text()
     if path == "-":
-        say(text, end="")
+        if json:
+            print_json({"file": None, "scenario": text})
+        else:
+            say(text, end="")
         return
     target = Path(path)
     try:
@@ -30,4 +36,6 @@ def command(
         raise InputError(Problem("", "exists already and is left alone; name another file").at(path)) from None
     except FileNotFoundError:
         raise InputError(Problem("", f"there is no folder '{target.parent}'").at(path)) from None
-    say(f"wrote {path}; next: clustersim run {path}", err=True)
+    if json:
+        print_json({"file": path, "scenario": text})
+    Talk(quiet).remark(f"wrote {path}; next: clustersim run {path}")

@@ -27,9 +27,11 @@ def command(
     verbose: Verbose = 0,
 ) -> None:
     """Show what may be named in a scenario: presets with the source of each value, and parts with their keys."""
+    from clustersim.cli.scenarios import import_plugins
     from clustersim.cli.talk import print_json
     from clustersim.scenario import catalogue
 
+    import_plugins()
     if kind is None:
         about = {name: line for name, (_, _, line) in catalogue.KINDS.items()}
         print_json(about) if json else _columns(list(about.items()))

@@ -66,6 +66,7 @@ def command(
     if json:
         documents = [answer.document for answer in answers]
         print_json(documents if len(loaded) > 1 else documents[0])
+        talk.warn(sentence for document in documents for sentence in document["step"]["warnings"] + document["warnings"])
     if trace is not None:
         from clustersim.report.run_trace import write_run_trace
 

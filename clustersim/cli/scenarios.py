@@ -12,6 +12,15 @@ if TYPE_CHECKING:
     from clustersim.scenario.schema import Scenario
 
 
+def import_plugins() -> None:
+    """Import the parts that installed packages announce; a line on standard error for each package that cannot be imported."""
+    import clustersim.scenario.schema  # noqa: F401 - registers the parts of this package
+    from clustersim.scenario.parts import import_installed
+
+    for sentence in import_installed():
+        say(f"Warning: {sentence}", err=True)
+
+
 def load_all(names: Sequence[str], overrides: Sequence[str] | None) -> list[Scenario]:
     """The scenarios of all files.
 
@@ -20,10 +29,8 @@ def load_all(names: Sequence[str], overrides: Sequence[str] | None) -> list[Scen
     """
 
     from clustersim.scenario.load import load
-    from clustersim.scenario.parts import import_installed
 
-    for sentence in import_installed():
-        say(f"Warning: {sentence}", err=True)
+    import_plugins()
     loaded: list[Scenario] = []
     problems: list[Problem] = []
     for name in names:

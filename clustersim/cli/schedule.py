@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
@@ -14,6 +14,7 @@ from clustersim.cli.talk import say
 if TYPE_CHECKING:
     from clustersim.pipeline.ops import Program
     from clustersim.pipeline.schedule import Schedule
+    from clustersim.pipeline.traits import Description
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -37,22 +38,22 @@ Options = Annotated[
 File = Annotated[
     str,
     typer.Argument(
-        metavar="FILE", show_default=False, help="CSV, a row a rank, a cell an op (0F0, 0B0, …); or a name."
+        metavar="FILE", show_default=False, help="CSV, a row a rank, a cell an op (0F0, 0B0, …)."
     ),
 ]
 
 
 @app.command("list")
 def list_(json: Json = False) -> None:
-    """All schedules: what they are, when they are defined, what they hold."""
-    import clustersim.scenario.schema  # noqa: F401 - registers all parts
+    """All schedules: what they are, when they are defined, what they hold, their options."""
+    from clustersim.cli.scenarios import import_plugins
     from clustersim.cli.talk import print_json
-    from clustersim.pipeline.schedule import get_schedule, schedule_names
+    from clustersim.pipeline.schedule import Schedule, schedule_names
 
-    plain = [name for name in schedule_names() if name != "csv"]
-    described = [get_schedule(name).describe() for name in plain]
+    import_plugins()
+    described = [_described(name) for name in schedule_names()]
     if json:
-        print_json([{**asdict(item), "evidence": item.evidence} for item in described])
+        print_json([{"name": item.kind, **asdict(item), "evidence": item.evidence} for item in described])
         return
     width = max(len(item.kind) for item in described)
     for item in described:
@@ -60,6 +61,25 @@ def list_(json: Json = False) -> None:
         say(
             f"{'':<{width}}  defined for {item.defined}; chunks {item.chunks}; holds {item.in_flight_formula} · {item.evidence}"
         )
+        own = {key: value for key, value in item.options.items() if key not in Schedule.model_fields}
+        if own:
+            say(f"{'':<{width}}  options: {_options(own)}")
+    say(f"Options of all: {_options({key: described[0].options[key] for key in Schedule.model_fields})}")
+
+
+def _described(name: str) -> Description:
+    """What a schedule is; the op list of ``csv`` stands in a file, which has no default."""
+    from clustersim.pipeline.schedule import get_schedule
+
+    if name != "csv":
+        return get_schedule(name).describe()
+    described = get_schedule(name, file="my.csv").describe()
+    return replace(described, options={**described.options, "file": None})
+
+
+def _options(options: dict[str, Any]) -> str:
+    """``extra_warm_up 0, fsdp false``: names with their defaults as YAML writes them; – where there is none."""
+    return ", ".join(f"{key} {'–' if value is None else str(value).lower()}" for key, value in options.items())
 
 
 @app.command()
@@ -74,14 +94,21 @@ def export(
     options: Options = None,
     format_: Annotated[Literal["csv", "grid"], typer.Option("--format", help="csv, or text for the eye.")] = "csv",
     out: Annotated[str | None, typer.Option("--out", "-o", metavar="FILE", show_default=False)] = None,
+    json: Json = False,
+    quiet: Quiet = False,
 ) -> None:
     """Write the op lists of a schedule: a row a rank."""
+    from clustersim.cli.talk import print_json
     from clustersim.pipeline.text import to_csv, to_grid
 
-    made = _program(name, pp, microbatches, chunks, slices, options)
+    made = _program(name, pp, microbatches, chunks, slices, options, quiet)
     text = to_csv(made) if format_ == "csv" else to_grid(made).rstrip("\n") + "\n"
+    if json:
+        print_json({"schedule": name, "stages": made.stages, "microbatches": made.microbatches, "slices": made.slices,
+                    "ranks": [[str(action) for action in order] for order in made.ranks]})  # fmt: skip
     if out is None:
-        say(text, end="")
+        if not json:
+            say(text, end="")
         return
     from pathlib import Path
 
@@ -183,8 +210,12 @@ def evaluate(
     from clustersim.pipeline.graph import compile as compiled
     from clustersim.pipeline.replay import replay
 
+    if timeline is not None:
+        from clustersim.report.timeline import require_ending
+
+        require_ending(timeline)
     model = _costs(costs, latency)
-    programs = [_read(file, pp, microbatches, chunks, slices, chains, options) for file in files]
+    programs = [_read(file, pp, microbatches, chunks, slices, chains, options, quiet) for file in files]
     graphs = [compiled(program) for program in programs]
     lines = [replay(graph, model.durations(graph), model.delays(graph)) for graph in graphs]
     numbers = [measure(line) for line in lines]
@@ -213,17 +244,18 @@ def _read(
     slices: int,
     chains: int,
     options: list[str] | None,
+    quiet: bool,
 ) -> Program:
     """The op list of a schedule's name or of a CSV file."""
     if _is_name(file):
-        return _program(file, pp, microbatches or 8, chunks, slices, options)
+        return _program(file, pp, microbatches or 8, chunks, slices, options, quiet)
     from pathlib import Path
 
-    from clustersim.pipeline.schedule import get_schedule
+    from clustersim.pipeline.schedule import known_schedule
     from clustersim.pipeline.text import load_program
 
     if file != "csv" and not Path(file).suffix and not Path(file).exists():
-        get_schedule(file)  # a name that is misspelt rather than a file's
+        known_schedule(file)  # a name that is misspelt rather than a file's
     return load_program(file, microbatches=microbatches, slices=slices, chains=chains)
 
 
@@ -247,15 +279,17 @@ def _differences(names: list[str], numbers: list[dict[str, Any]]) -> str:
 
 
 def _is_name(text: str) -> bool:
-    import clustersim.scenario.schema  # noqa: F401 - registers all parts
+    from clustersim.cli.scenarios import import_plugins
     from clustersim.pipeline.schedule import Schedule
 
+    import_plugins()
     return text in Schedule.kinds and text != "csv"
 
 
 def _program(
-    name: str, pp: int, microbatches: int, chunks: int | None, slices: int, options: list[str] | None
+    name: str, pp: int, microbatches: int, chunks: int | None, slices: int, options: list[str] | None, quiet: bool
 ) -> Program:
+    from clustersim.cli.talk import Talk
     from clustersim.errors import InputError, Problem
     from clustersim.pipeline.schedule import MOST_UNITS, Pipeline
 
@@ -266,7 +300,7 @@ def _program(
         raise InputError(Problem(name, told))
     made = schedule.program(pipe)
     for note in schedule.notes(pipe):
-        say(f"{name}: {note}", err=True)
+        Talk(quiet).remark(f"{name}: {note}")
     return made
 
 
@@ -274,14 +308,15 @@ def _schedule(name: str, options: list[str] | None) -> Schedule:
     """The schedule called ``name`` with its ``--set`` options, errors as in a scenario."""
     from pydantic import TypeAdapter, ValidationError
 
-    import clustersim.scenario.schema  # noqa: F401 - registers all parts
+    from clustersim.cli.scenarios import import_plugins
     from clustersim.errors import InputError
-    from clustersim.pipeline.schedule import Schedule, get_schedule
+    from clustersim.pipeline.schedule import Schedule, known_schedule
     from clustersim.scenario.override import apply_override
     from clustersim.scenario.problems import problems_of
     from clustersim.scenario.tree import Place, from_plain
 
-    get_schedule(name)
+    import_plugins()
+    known_schedule(name)
     tree = from_plain({"kind": name}, Place(None))
     for text in options or ():
         tree, problems = apply_override(tree, text)

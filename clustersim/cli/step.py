@@ -26,10 +26,16 @@ def command(
     from clustersim.report.summary import step_summary
     from clustersim.study.step import fitting_step
 
+    talk = Talk(quiet)
+    if timeline is not None:
+        from clustersim.report.timeline import require_ending
+
+        require_ending(timeline)
     loaded = load_one(scenario, set_)
     report = fitting_step(loaded).to_dict()
     if json:
         print_json(report)
+        talk.warn(report["warnings"])
     else:
         say(step_summary(loaded, report))
     if timeline is not None:
@@ -39,4 +45,4 @@ def command(
 
         title = f"{loaded.name}: one step"
         write_timeline(timeline, step_view(StepModel.of(loaded), title=title), title=title)
-        Talk(quiet).remark(f"wrote {timeline}")
+        talk.remark(f"wrote {timeline}")

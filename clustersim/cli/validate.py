@@ -43,10 +43,13 @@ def command(
 
     talk = Talk(quiet, verbose)
     picked = chosen_suites(suites or [])
-    if list_:
+    if list_ and json:
+        print_json([{"name": suite.name, "median_bound_pct": suite.bound.median, "about": suite.about} for suite in picked])
+    elif list_:
         for suite in picked:
             bound = f"{suite.bound.median:g} %" if suite.bound.median is not None else "–"
             say(f"{suite.name:<24}{bound:>6}  {suite.about}")
+    if list_:
         return
     with talk.progress("validate") as told:
         report = run(picked, told)

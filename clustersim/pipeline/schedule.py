@@ -339,6 +339,17 @@ MOST_UNITS = 1_000_000
 """Microbatches × stages × slices of one step: each is an op that the replay of a step visits, some 10 µs apiece."""
 
 
+def known_schedule(name: str) -> None:
+    """Refuse a name that no schedule has.
+
+    Raises:
+        InputError: naming the nearest.
+    """
+    if name not in Schedule.kinds:
+        raise InputError(Problem("schedule", f"there is no schedule '{name}'{nearest(name, Schedule.kinds)}; "
+                                 f"known: {', '.join(schedule_names())}"))  # fmt: skip
+
+
 def get_schedule(name: str | Schedule, **options: Any) -> Schedule:
     """The schedule called ``name`` with these options.
 
@@ -348,9 +359,7 @@ def get_schedule(name: str | Schedule, **options: Any) -> Schedule:
     """
     if isinstance(name, Schedule):
         return name
-    if name not in Schedule.kinds:
-        raise InputError(Problem("schedule", f"there is no schedule '{name}'{nearest(name, Schedule.kinds)}; "
-                                 f"known: {', '.join(schedule_names())}"))  # fmt: skip
+    known_schedule(name)
     return Schedule.build({"kind": name, **options})
 
 

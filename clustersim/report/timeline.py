@@ -13,6 +13,18 @@ from clustersim.report.scene import View
 FORMATS = (".html", ".png", ".svg", ".json")
 
 
+def require_ending(path: str | Path) -> str:
+    """What a timeline is written as, by the file's ending: for a command to ask before it computes.
+
+    Raises:
+        InputError: the ending is none of ``FORMATS``.
+    """
+    kind = Path(path).suffix.lower()
+    if kind not in FORMATS:
+        raise InputError(f"a timeline is written as {', '.join(FORMATS)}: '{Path(path).name}' ends in none of them")
+    return kind
+
+
 def write_timeline(
     path: str | Path,
     timelines: Timeline | View | Sequence[Timeline | View],
@@ -41,9 +53,7 @@ def write_timeline(
         OSError: the file cannot be written.
     """
     path = Path(path)
-    kind = path.suffix.lower()
-    if kind not in FORMATS:
-        raise InputError(f"a timeline is written as {', '.join(FORMATS)}: '{path.name}' ends in none of them")
+    kind = require_ending(path)
     if kind == ".html":
         from clustersim.report.timeline_html import timeline_html
 

@@ -49,8 +49,9 @@ class Patience:
         prepared = self._prepared
         between = now_s / max(1, interruptions)
         save = prepared.save.stall_s + prepared.save.busy_s if prepared.save else math.inf
-        first = (prepared.pattern.first.train_s + save) if prepared.pattern.first else prepared.nominal_s
+        first = prepared.pattern.first
+        durable = "nothing is ever saved" if first is None else f"{first.train_s + save:.4g} s to the first durable save"
         back = prepared.scenario.recovery.graph.mean_s(prepared.load_s)
         self.verdict = (f"no progress: {reason}; {between:.4g} s between interruptions, {back:.4g} s to come back "
-                        f"and {first:.4g} s to the first durable save")  # fmt: skip
+                        f"and {durable}")  # fmt: skip
         self.hopeless = not self._bounded

@@ -170,6 +170,12 @@ class TestRun:
         assert ran.code == 0
         assert ran.json["run"]["ettr"]["mean"] == 0.0
         assert ran.json["warnings"][0].startswith("2 of 2 replicas: no progress")
+        assert ran.err.splitlines() == [f"Warning: {ran.json['warnings'][0]}"]
+
+    def test_why_there_is_no_progress_where_nothing_is_saved(self, cli: Cli, small: str) -> None:
+        ran = cli("run", small, "--set", "failures=[{name: x, component: job, mtbf: 20 s, severity: process}]",
+                  "--set", "checkpoint=none", "--replicas", "2", "--json")  # fmt: skip
+        assert ran.json["warnings"][0].endswith(" s to come back and nothing is ever saved")
 
     def test_the_interval_that_auto_means_is_printed(self, cli: Cli, small: str) -> None:
         ran = cli("run", small, "--set", "checkpoint.interval=auto", "--json")
@@ -254,7 +260,9 @@ class TestStep:
         assert Path(name).stat().st_size > 500
 
     def test_timeline_of_no_known_kind(self, cli: Cli, small: str) -> None:
-        assert cli("step", small, "--timeline", "t.bmp").code == 2
+        ran = cli("step", small, "--timeline", "t.bmp", "--json")
+        assert (ran.code, ran.out) == (2, "")
+        assert (cli("schedule", "evaluate", "gpipe", "--timeline", "t.bmp").out) == ""
 
 
 class TestList:

@@ -164,7 +164,9 @@ class TestCommands:
         import json
 
         code, out, err = cli("run", "job.yaml", "--json")
-        assert (code, err) == (0, "")
+        assert code == 0
+        assert err.splitlines() == [f"Warning: {sentence}" for sentence in json.loads(out)["warnings"]]
+        assert cli("run", "job.yaml", "--json", "-q")[2] == ""
         assert json.loads(out)["warnings"].count(TOLD) == 1
         code, out, _ = cli("run", "job.yaml")
         assert " ".join(out.split()).count(f"Warning: {TOLD}") == 1
