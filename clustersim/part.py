@@ -50,7 +50,8 @@ class Part(Block):
     """Base of all exchangeable pieces; see the module's text.
 
     Class keywords of a family: ``family`` (its name), ``folder`` (its presets), ``key`` (the YAML key that names the kind
-    where that is not ``kind``: ``engine``, ``strategy``). Class keywords of a kind: ``kind`` and ``aliases``.
+    where that is not ``kind``: ``engine``, ``strategy``), ``implied`` (the kind of a mapping that names none). Class keywords
+    of a kind: ``kind`` and ``aliases``.
     """
 
     family: ClassVar[str] = ""
@@ -58,16 +59,18 @@ class Part(Block):
     key: ClassVar[str] = "kind"
     aliases: ClassVar[tuple[str, ...]] = ()
     folder: ClassVar[str] = ""
+    implied: ClassVar[str] = ""
     kinds: ClassVar[dict[str, type[Part]]] = {}
     family_class: ClassVar[type[Part] | None] = None
     families: ClassVar[dict[str, type[Part]]] = {}
 
     @classmethod
     def __init_subclass__(cls, family: str = "", kind: str = "", aliases: tuple[str, ...] = (), folder: str = "",
-                          key: str = "kind", **kwargs: Any) -> None:  # fmt: skip
+                          key: str = "kind", implied: str = "", **kwargs: Any) -> None:  # fmt: skip
         super().__init_subclass__(**kwargs)
         if family:
             cls.family, cls.folder, cls.kinds, cls.family_class, cls.key = family, folder, {}, cls, key
+            cls.implied = implied
             Part.families[family] = cls
         cls.kind, cls.aliases = kind, aliases
         for name in (kind, *aliases) if kind else ():
@@ -102,7 +105,7 @@ class Part(Block):
                 return {"kind": name, **{key: item for key, item in value.items() if key != "preset"}}
             if cls.folder:
                 return expand_preset(cls.folder, value, cls.kinds)
-        return value
+        return {"kind": cls.implied, **value} if cls.implied and "kind" not in value else value
 
     @classmethod
     def known_kinds(cls) -> list[str]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, model_validator
+from pydantic import Field, WithJsonSchema, model_validator
 
 from clustersim.distributions import Constant, Distribution
 from clustersim.part import Block, Part
@@ -106,6 +106,23 @@ class FailureModel(Part, family="failure"):
         raise TypeError(f"{type(self).__name__} has no arrivals")
 
 
+_DISTRIBUTION: dict[str, Any] = {
+    "anyOf": [
+        {"enum": ["exponential", "weibull", "gamma", "lognormal"]},
+        {
+            "type": "object",
+            "properties": {
+                "kind": {"enum": ["exponential", "weibull", "gamma", "lognormal"]},
+                "shape": {"type": "number", "minimum": 0.05, "maximum": 1000},
+                "age": {"enum": ["stationary", "new"]},
+            },
+            "required": ["kind"],
+            "additionalProperties": False,
+        },
+    ]
+}
+
+
 class ComponentFailure(FailureModel, kind="component"):
     """Failures of a component with a mean time between failures of ONE unit of it.
 
@@ -114,12 +131,25 @@ class ComponentFailure(FailureModel, kind="component"):
     """
 
     mtbf: PositiveSeconds
-    distribution: Literal["exponential", "weibull", "gamma", "lognormal"] = "exponential"
+    distribution: Annotated[
+        Literal["exponential", "weibull", "gamma", "lognormal"], WithJsonSchema(_DISTRIBUTION)
+    ] = "exponential"
+    """Its name, or a mapping with ``shape`` and ``age`` in it: ``{kind: weibull, shape: 0.7}``."""
     shape: float | None = Field(default=None, ge=0.05, le=1000)
     """Shape of a Weibull or gamma; standard deviation of the logarithm of a lognormal."""
     age: Literal["stationary", "new"] = "stationary"
     """Age of the units at the start: in the steady state (the rate is units ÷ mtbf from the first second), or all
     new."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _named(cls, value: Any) -> Any:
+        """A mapping with a kind says what the name and the keys beside it say; a key given twice is left for an error."""
+        named = value.get("distribution") if isinstance(value, dict) else None
+        if not isinstance(named, dict) or "kind" not in named or not {"kind", "shape", "age"} >= set(named):
+            return value
+        rest = {key: item for key, item in named.items() if key != "kind"}
+        return value if set(rest) & set(value) else {**value, **rest, "distribution": named["kind"]}
 
     @model_validator(mode="after")
     def _shape_fits(self) -> ComponentFailure:

@@ -23,7 +23,7 @@ class Tier(NamedTuple):
     """Bandwidth below ÷ bandwidth above, at least 1."""
 
 
-class Network(Part, family="network", folder="networks"):
+class Network(Part, family="network", folder="networks", implied="fat-tree"):
     """How nodes reach each other. A kind says how many GPUs share which bandwidth at which distance."""
 
     latency: Seconds = 5e-6

@@ -235,13 +235,18 @@ def _call(function: Callable[..., Any], *args: Any, **options: Any) -> Any:
     return function(*args, **{name: value for name, value in options.items() if name in names})
 
 
+def _all_of_a_step(pipe: Pipeline, rank: int) -> float:
+    """What no schedule holds more than."""
+    return pipe.microbatches
+
+
 def schedule(
-    kind: str,
+    kind: str | Callable[..., Any],
     *,
-    defined: str,
-    in_flight: Callable[..., float],
-    formula: str,
-    source: str,
+    defined: str = "any size",
+    in_flight: Callable[..., float] = _all_of_a_step,
+    formula: str = "at most m",
+    source: str = "",
     aliases: tuple[str, ...] = (),
     rules: Rules | None = None,
     notes: Rules | None = None,
@@ -254,15 +259,15 @@ def schedule(
     synchronous: bool = True,
     verified: bool = True,
     base: type[Schedule] | None = None,
-) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
-    """Register a function as the schedule ``kind``.
+) -> Callable[..., Any]:
+    """Register a function as the schedule ``kind``; bare (``@schedule``) under the function's own name, with hyphens.
 
     Args:
         kind: its name in YAML.
         defined: when it is defined, in words.
         in_flight: (pipe, rank, options by name) → bound of the activations held, in A.
         formula: that bound in words.
-        source: paper or code that defines it.
+        source: paper or code that defines it; nothing is verified without one.
         aliases: other names.
         rules: (pipe, options by name) → a sentence for each rule broken; none when the size is fine.
         notes: (pipe, options by name) → advice on a size that runs.
@@ -276,6 +281,10 @@ def schedule(
         verified: whether an independent code's lists were compared op for op.
         base: a subclass of ``Schedule`` to build on, for a schedule with behaviour of its own.
     """
+
+    if callable(kind):
+        bare: Callable[..., Any] = schedule(kind.__name__.replace("_", "-"))(kind)
+        return bare
 
     def register(function: Callable[..., Any]) -> Callable[..., Any]:
         parameters = inspect.signature(function).parameters.values()
@@ -298,7 +307,7 @@ def schedule(
             splits_backward=splits_backward,
             sliced=sliced,
             synchronous=synchronous,
-            verified=verified,
+            verified=verified and bool(source),
         )
         hints = get_type_hints(function, include_extras=True)
         fields = {p.name: (hints[p.name], p.default) for p in own}

@@ -146,7 +146,7 @@ class Migration(Block):
     """What happens while the training stands still."""
 
 
-class RecoveryStrategy(Part, family="recovery strategy", key="strategy"):
+class RecoveryStrategy(Part, family="recovery strategy", key="strategy", implied="restart"):
     """How the job comes back."""
 
     stages: dict[str, Stage] = {}

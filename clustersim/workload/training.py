@@ -21,7 +21,7 @@ GradDtype = Literal["fp32", "bf16", "fp16"]
 RecomputeOp = Literal["norm", "activation", "attention", "attention-core", "latent-up", "mlp", "moe", "alternate-products"]
 
 
-class Optimizer(Part, family="optimizer"):
+class Optimizer(Part, family="optimizer", implied="adam"):
     """An optimizer: bytes of state a parameter beside the 16-bit weights and the gradients."""
 
     state_bytes_per_param: float = Field(default=12.0, ge=0)
