@@ -95,6 +95,8 @@ def _columns(rows: list[tuple[str, str]]) -> None:
 def _show(entry: Entry) -> None:
     aliases = f" (also {', '.join(entry.aliases)})" if entry.aliases else ""
     say(f"{entry.name}{aliases}\n  {entry.about}")
+    for note in filter(None, entry.notes.split("\n")):
+        say(f"  {note}")
     for key, value in entry.values.items():
         say(f"    {key}: {_short(value)}")
     for key, about in entry.keys.items():

@@ -39,7 +39,8 @@ class Entry:
         aliases: other names of a part.
         keys: a part's keys, each ``{"required": …, "default": …}``.
         values: a preset's data.
-        sources: a preset's sources by key.
+        sources: a preset's sources by key; where a schedule's order comes from.
+        notes: what else there is to say of a part: papers, code and rules that it follows.
     """
 
     name: str
@@ -49,13 +50,14 @@ class Entry:
     keys: dict[str, Any] = field(default_factory=dict)
     values: dict[str, Any] = field(default_factory=dict)
     sources: dict[str, str] = field(default_factory=dict)
+    notes: str = ""
 
     def to_dict(self) -> dict[str, Any]:
         """For ``--json``."""
         shared = {"name": self.name, "what": self.what, "about": self.about}
         if self.what == "preset":
             return {**shared, "values": self.values, "sources": self.sources}
-        return {**shared, "aliases": list(self.aliases), "keys": self.keys}
+        return {**shared, "aliases": list(self.aliases), "keys": self.keys, "sources": self.sources, "notes": self.notes}
 
 
 def entries(kind: str) -> list[Entry]:
@@ -108,8 +110,12 @@ def _about(folder: str, data: dict[str, Any]) -> str:
 
 
 def _part(part: type[Part]) -> Entry:
-    about = " ".join((part.__doc__ or "").split("\n\n")[0].split()).replace("``", "")
-    return Entry(part.kind, "part", about, part.aliases, _keys(part))
+    from clustersim.pipeline.schedule import Schedule
+
+    about, *rest = (" ".join(text.split()).replace("``", "") for text in (part.__doc__ or "").split("\n\n"))
+    source = part.traits.source if issubclass(part, Schedule) else ""
+    return Entry(part.kind, "part", about, part.aliases, _keys(part), sources={"order": source} if source else {},
+                 notes="\n".join(filter(None, rest)))  # fmt: skip
 
 
 def _keys(part: type[Part]) -> dict[str, Any]:

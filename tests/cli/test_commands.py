@@ -284,6 +284,13 @@ class TestList:
         assert "source of memory_bandwidth: NVIDIA H100 datasheet" in ran.out
         assert "source of" not in cli("list", "gpus").out
 
+    def test_parts_tell_what_they_follow(self, cli: Cli) -> None:
+        assert "    source of order: Huang et al., GPipe, arXiv 1811.06965" in cli("list", "schedules", "--only", "gpipe").out
+        assert "Wang et al., SOSP 2023" in cli("list", "engines", "--only", "gemini").out
+        engines = {item["name"]: item["notes"] for item in cli("list", "engines", "--json").json}
+        assert engines["gemini"].startswith("Wang et al., SOSP 2023")
+        assert engines["none"] == ""
+
     def test_json(self, cli: Cli) -> None:
         gpus = {item["name"]: item for item in cli("list", "gpus", "--json").json}
         assert gpus["h100-sxm"]["values"]["memory_bandwidth"] == "3.35 TB/s"
