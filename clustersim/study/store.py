@@ -159,7 +159,8 @@ class Store:
             raise InputError(Problem("", f"{self.folder} is a file; -o needs the name of a folder"))
         self.folder.mkdir(parents=True, exist_ok=True)
         path = self.folder / MANIFEST
-        text = canonical(manifest) + "\n"
+        # In the order of its keys, unlike records: a point may hold stages of recovery, which run as they are written.
+        text = json.dumps(manifest, separators=(",", ":"), allow_nan=False, ensure_ascii=False) + "\n"
         if not path.exists():
             if (self.folder / "summary.json").exists():
                 raise InputError(Problem("", f"{self.folder} holds the result of a run; name another folder"))

@@ -110,7 +110,7 @@ def test_names_and_counts_do_not_change_a_replica(small: Scenario) -> None:
     assert job_of("a", small.replace("cluster.spare_nodes", 5)).hash != job_of("a", small).hash
 
 
-def test_stages_run_as_written_in_a_study_too(small: Scenario) -> None:
+def test_stages_run_as_written_in_a_study_too(small: Scenario, tmp_path: Path) -> None:
     """Waiting for nodes comes before ``start``, so an order of another kind loses other stages to a second failure."""
     written_so = {"start": "9 min", "communicators": "7 min", "approve": "40 min", "check": "1 min"}
     failing = {"recovery": {"strategy": "restart", "stages": written_so}, "cluster.spare_nodes": 0,
@@ -120,10 +120,15 @@ def test_stages_run_as_written_in_a_study_too(small: Scenario) -> None:
     found = sweep(scenario, over={"cluster.spare_nodes": [0]}, replicas=4).outcomes[0]
     assert found.column("ettr") == alone.values("ettr")
 
-    turned = scenario.replace("recovery.stages", dict(reversed(written_so.items())))
+    turned_stages = dict(reversed(written_so.items()))
+    turned = scenario.replace("recovery.stages", turned_stages)
     assert run_replicas(turned, replicas=4).values("ettr") != alone.values("ettr")
     assert job_of("a", turned).hash != job_of("a", scenario).hash
     assert turned.sha256 != scenario.sha256
+
+    both = sweep(scenario, over={"recovery.stages": [written_so, turned_stages]}, replicas=1, store=tmp_path).to_csv()
+    merge(tmp_path)
+    assert (tmp_path / "table.csv").read_text(encoding="utf-8") == both
 
 
 def test_a_task_gives_each_replica_what_it_gives_alone(small: Scenario) -> None:
