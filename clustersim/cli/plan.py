@@ -78,7 +78,8 @@ def command(
     choices = dict(parse_axis(text) for text in over) if over else None
     prices = Prices(gpu_hour, kwh, base.cluster.node.gpu.power * pue)
     talk = Talk(quiet)
-    talk.warn(study_cautions(base, choices or ["checkpoint.interval"]))
+    searched = ["parallelism", "training.micro_batch", "training.recompute"]
+    talk.warn(study_cautions(base, [*searched, *(choices or ["checkpoint.interval"])]))
     talk.remark("searching layouts …")
     free = _space(space or [])
     place, store = executor_of(executor, workers, address), _store(out)

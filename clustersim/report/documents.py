@@ -75,26 +75,33 @@ def cautions_of(scenario: Scenario) -> list[str]:
 
 
 def study_cautions(scenario: Scenario, paths: Iterable[str] = ()) -> list[str]:
-    """The like of a study's scenario, step and run: without what stands at the ``paths`` that its points set.
+    """The like of a study's scenario, step and run: without what its points, which set ``paths``, have otherwise.
 
-    Nothing where the scenario cannot be run as it is: its points tell what is wrong with it.
+    That is what stands at, above or below such a path; all of the run where they set its length. Nothing where the
+    scenario cannot be run as it is: its points tell what is wrong with it.
     """
     from clustersim.errors import KeyedError
     from clustersim.run.cautions import cautions
     from clustersim.scenario.places import told
     from clustersim.study.replicas import prepared_for
-    from clustersim.study.step import fitting_step
+    from clustersim.study.step import step
 
+    free = set(paths)
     try:
-        step, run = fitting_step(scenario).cautions, cautions(prepared_for(scenario))
+        of_step, of_run = step(scenario).cautions, cautions(prepared_for(scenario))
     except KeyedError:
         return []
-    free = [f"{path}." for path in paths]
+    if free & {"training.duration", "training.steps", "training.tokens"}:
+        of_run = []
 
     def left(found: Iterable[Problem]) -> list[Problem]:
-        return [item for item in found if not any(f"{item.path}.".startswith(path) for path in free)]
+        return [item for item in found if not any(_within(item.path, path) or _within(path, item.path) for path in free)]
 
-    return [*map(str, left(step)), *told(left(run), scenario.origin)]
+    return [*map(str, left(of_step)), *told(left(of_run), scenario.origin)]
+
+
+def _within(path: str, other: str) -> bool:
+    return f"{path}.".startswith(f"{other}.")
 
 
 def warnings_of(table: ReplicaTable) -> list[str]:

@@ -190,6 +190,32 @@ class TestCommands:
         more = ["--replicas", "1", "--workers", "1"]
         assert cli("sweep", "job.yaml", "--over", "checkpoint.interval=5 min,10 min", *more)[2] == ""
 
+    @pytest.mark.parametrize(
+        ("memory", "over", "told"),
+        [
+            ("48 GB", "cluster.spare_nodes=1", "fits tightly"),
+            ("48 GB", "parallelism.zero=1,2", ""),
+            ("640 GB", "cluster.spare_nodes=1", "the first save"),
+            ("640 GB", "training.duration=1 h,9 h", ""),
+        ],
+    )
+    def test_not_what_the_points_have_otherwise(self, cli: Callable[..., tuple[int, str, str]], memory: str, over: str, told: str) -> None:
+        """Another layout has its own memory, and an interval that outlasts a run may end within a longer one."""
+        text = JOB.replace("3 h", "10 min") if memory == "48 GB" else JOB
+        Path("job.yaml").write_text(text)
+        ran = cli("sweep", "job.yaml", "--set", f"cluster.node.gpu.memory={memory}", "--over", over, "--replicas", "1", "--workers", "1")
+        assert told in ran[2]
+        assert bool(told) == bool(ran[2])
+
+    def test_a_plan_has_other_layouts(self, cli: Callable[..., tuple[int, str, str]]) -> None:
+        """What is wrong with the layout that it starts from hides nothing else, and is not told."""
+        more = ["--space", "tp=8", "--space", "schedules=1f1b", "--layouts", "1", "--replicas", "1", "--workers", "1"]
+        Path("job.yaml").write_text(JOB + "repair: {time: 2 h}\n")
+        for layout in ("tp=2", "tp=1"):
+            errors = cli("plan", "job.yaml", "--set", "cluster.node.gpu.memory=48 GB", "--set", f"parallelism.{layout}", *more)[2]
+            assert "fits tightly" not in errors
+            assert "repair.time: takes 2 h" in errors
+
     def test_not_what_is_nowhere_written(self, cli: Callable[..., tuple[int, str, str]]) -> None:
         """A repair of a day is the default, and an hour is a short run: nobody's slip."""
         assert "repair.time" not in cli("check", "job.yaml")[2]
