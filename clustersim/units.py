@@ -100,16 +100,6 @@ class Dimension:
 
 
 DURATION = Dimension("a duration", TIME, "35 min", ("y", "d", "h", "min", "s", "ms", "us", "ns"))
-
-def about(seconds: float) -> str:
-    """A duration for people, to three figures in the unit that fits: ``54 d``, ``3.1 h``, ``640 ms``."""
-    if seconds == 0:
-        return "0 s"
-    fitting = next((unit for unit in ("d", "h", "min", "s", "ms", "us") if abs(seconds) >= TIME[unit]), "ns")
-    number = seconds / TIME[fitting]
-    return f"{number:,.0f} {fitting}" if abs(number) >= 1000 else f"{number:.3g} {fitting}"
-
-
 SIZE = Dimension("a size in bytes", BYTES, "80 GiB",
                  ("TiB", "GiB", "MiB", "KiB", "PB", "TB", "GB", "MB", "kB", "B"))  # fmt: skip
 BANDWIDTH = Dimension("a bandwidth", RATE, "400 Gbit/s",
@@ -118,6 +108,15 @@ WORK = Dimension("an amount of FLOP", FLOP, "1 TFLOP", ("EFLOP", "PFLOP", "TFLOP
 SPEED = Dimension("a compute rate", FLOP_RATE, "989 TFLOP/s", ("PFLOP/s", "TFLOP/s", "GFLOP/s", "FLOP/s"))
 WATT = Dimension("a power", POWER, "700 W", ("MW", "kW", "W"))
 JOULE = Dimension("an energy", ENERGY, "1 kWh", ("MWh", "kWh", "MJ", "kJ", "J"))
+
+
+def about(seconds: float) -> str:
+    """A duration for people, to three figures in the unit that fits: ``54 d``, ``3.1 h``, ``640 ms``."""
+    if seconds == 0:
+        return "0 s"
+    fitting = next((unit for unit in ("d", "h", "min", "s", "ms", "us") if abs(seconds) >= TIME[unit]), "ns")
+    number = seconds / TIME[fitting]
+    return f"{number:,.0f} {fitting}" if abs(number) >= 1000 else f"{number:.3g} {fitting}"
 
 
 def _validator(dimension: Dimension, positive: bool) -> Callable[[Any, ValidationInfo], float]:

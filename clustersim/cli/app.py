@@ -59,7 +59,7 @@ class LazyGroup(TyperGroup):
         except BrokenPipeError:
             raise ReaderGone from None
         except KeyboardInterrupt:
-            raise Interrupted("interrupted; nothing is kept") from None
+            raise Interrupted("interrupted") from None
 
     def list_commands(self, ctx: Any) -> list[str]:
         return list(COMMANDS)

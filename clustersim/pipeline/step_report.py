@@ -142,7 +142,7 @@ def cautions_of(step: StepModel, flop: StepFlop, gpus: int, memory: dict[str, An
     """Memory without room for usual fragmentation; recomputation of what the model has not; and a step time that is given
     and that no GPU could reach: its model FLOP ÷ (time × GPUs × peak) is above 1."""
     if memory["tight"]:
-        yield Problem("parallelism", memory["verdict"].replace("fits tightly", "memory is tight", 1))
+        yield Problem("parallelism", memory["verdict"])
     if lacking := nothing_to_recompute(step.plan.model, step.plan.training.recompute):
         yield Problem("training.recompute.ops", "part of it recomputes nothing: " + "; ".join(lacking))
     given = step.plan.training.step_time

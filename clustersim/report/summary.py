@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from clustersim.shown import cut, printable
+from clustersim.units import about
 
 if TYPE_CHECKING:
     from clustersim.scenario.schema import Scenario
@@ -334,20 +335,14 @@ def short(value: float) -> str:
 
 def duration(seconds: float | None) -> str:
     """A duration in the unit that fits: ``54 d``, ``3.1 h``."""
-    if seconds is None:
-        return "undefined"
-    for factor, unit in ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s")):
-        if abs(seconds) >= factor:
-            return f"{seconds / factor:.3g} {unit}"
-    return f"{seconds * 1e3:.3g} ms" if seconds else "0 s"
+    return "undefined" if seconds is None else about(seconds)
 
 
 def rough_duration(seconds: float | None) -> str:
     """A duration to two figures, three from 100 on: ``1.3 min``, ``640 ms``."""
-    if seconds is None:
-        return "undefined"
-    number, unit = duration(seconds).split(" ")
-    return f"{float(number):.{3 if float(number) >= 99.5 else 2}g} {unit}"
+    text = duration(seconds)
+    number, _, unit = text.partition(" ")
+    return f"{float(number):.2g} {unit}" if unit and "," not in number and float(number) < 99.5 else text
 
 
 def rough_bytes(size: float) -> str:

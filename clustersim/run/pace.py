@@ -174,9 +174,6 @@ class Paces:
         return self.nominal.step_s * factor, left
 
 
-__all__ = ["FixedStep", "NoisyStep", "Pace", "Paces", "Step", "StepSource"]
-
-
 def check_overhead(causes: tuple[FailureModel, ...]) -> float:
     """Share of training time that checks for silent corruption cost, all together."""
     return sum(cause.overhead for cause in causes if isinstance(cause, SilentCorruption))
@@ -191,3 +188,6 @@ def slowed_place(what: str, place: int, factor: float, places: int) -> Condition
     if what == "link":
         return Conditions(slow_links=((place, 1 / factor),))
     return Conditions(slow_links=tuple((each, 1 / factor) for each in range(places)))
+
+
+__all__ = ["FixedStep", "NoisyStep", "Pace", "Paces", "Step", "StepSource"]
