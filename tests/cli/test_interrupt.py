@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import signal
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from clustersim.cli.resuming import Kept, resumable
+from clustersim.cli.talk import Talk
 from clustersim.study.store import Store
 
 MODULE = [sys.executable, "-W", "error", "-m", "clustersim"]
@@ -101,35 +104,28 @@ def test_the_same_command_goes_on_to_the_same_results(study: str, how: str, work
 @pytest.mark.usefixtures("folder")
 def test_its_end_does_not_wait_for_what_is_under_way(small: str) -> None:
     """Tasks of 64 replicas are under way in both workers, more wait: the study ends without them, and so do the workers."""
-    Path(small).write_text(Path(small).read_text().replace("duration: 2 d", "duration: 100 d").replace("mtbf: 9 h", "mtbf: 1 h"))
+    Path(small).write_text(Path(small).read_text().replace("duration: 2 d", "duration: 20 d").replace("mtbf: 9 h", "mtbf: 1 h"))
     code, last, first, seconds = cut_off("sweep", "Ctrl-C", "2", replicas=4000)
     assert (code, " of 8,000 replicas are finished and kept in cut" in last) == (130, True)
     assert seconds < first / 2  # a task takes most of ``first``, and each worker would have begun another two
 
 
 @pytest.mark.usefixtures("folder")
-def test_without_a_folder_it_says_that_nothing_is_kept() -> None:
-    process = started("compare", None, "1", replicas=20_000)
-    time.sleep(6.0)
-    os.killpg(process.pid, signal.SIGINT)
-    out, errors = process.communicate(timeout=60)
-    assert (process.returncode, out) == (130, "")
-    last = errors.splitlines()[-1]
-    assert last.endswith("were finished, and none is kept: with -o DIR they are, and the same command goes on from there") or last in (
-        "interrupted before a replica was finished; nothing is kept", "interrupted; nothing is kept", "interrupted"
-    )  # fmt: skip
+@pytest.mark.parametrize("study", STUDIES)
+def test_without_a_folder_it_says_that_nothing_is_kept(study: str, cli: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def interrupting(talk: Talk, label: str) -> Iterator[Callable[[int, int], None]]:
+        def tell(done: int, total: int) -> None:
+            if done:
+                raise KeyboardInterrupt
 
+        yield tell
 
-def test_kill_keeps_the_replicas_of_a_run(small: str) -> None:
-    process = subprocess.Popen([*MODULE, "run", small, "--replicas", "100000", "--workers", "2", "--json"], stdout=subprocess.PIPE,
-                               stderr=subprocess.PIPE, text=True)  # fmt: skip
-    time.sleep(5.0)
-    process.terminate()
-    out, errors = process.communicate(timeout=60)
-    assert process.returncode == 130
-    assert "Traceback" not in errors
-    if out:  # nothing at all when the machine was too slow to finish one replica
-        assert 0 < json.loads(out)["replicas"] < 100000
+    monkeypatch.setattr(Talk, "progress", interrupting)
+    ran = cli(*STUDIES[study][0], "--replicas", "4", "--workers", "1")
+    assert (ran.code, ran.out) == (130, "")
+    told = r"interrupted; \d of \d+ replicas( of this round)? were finished, and none is kept: with -o DIR they are, and .*"
+    assert re.fullmatch(told, ran.err.splitlines()[-1])
 
 
 class TestWords:

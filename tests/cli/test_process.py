@@ -100,13 +100,16 @@ def test_no_colour_and_no_progress_where_there_is_no_terminal(small: str) -> Non
     assert ran.stderr == ""
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
-def test_ctrl_c_keeps_what_was_finished(small: str, workers: str) -> None:
-    """As a terminal does it: the signal goes to the whole group of processes."""
+@pytest.mark.parametrize(("how", "workers"), [("Ctrl-C", "1"), ("Ctrl-C", "2"), ("kill", "2")])
+def test_an_interrupted_run_keeps_what_was_finished(small: str, how: str, workers: str) -> None:
+    """A terminal sends its signal to the whole group of processes, ``kill`` to one."""
     command = [*MODULE, "run", small, "--replicas", "100000", "--workers", workers, "--json"]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
     time.sleep(4.0)
-    os.killpg(process.pid, signal.SIGINT)
+    if how == "Ctrl-C":
+        os.killpg(process.pid, signal.SIGINT)
+    else:
+        process.terminate()
     out, errors = process.communicate(timeout=60)
     assert process.returncode == 130
     assert "Traceback" not in errors

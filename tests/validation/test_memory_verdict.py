@@ -9,10 +9,12 @@ from dataclasses import replace
 
 import pytest
 
+from clustersim.errors import InputError
 from clustersim.pipeline.step_memory import memory_report
 from clustersim.validation.job import job_of
 from clustersim.validation.rows import Row, packaged
 from clustersim.validation.sequence_pipeline import _step
+from clustersim.validation.shapes import SkipRow
 from clustersim.workload.memory import MemoryReport
 
 RAN = ("megatron-papers", "vtrain-multi", "dgxc", "mlperf-llm", "llmfoundry-mpt", "zero-bubble", "internevo", "megascale", "bloom")
@@ -33,8 +35,8 @@ def test_what_ran_is_not_refused(table: str) -> None:
     for row in packaged(table):
         try:
             reports.append(verdict_of(row))
-        except Exception as error:  # rows that cannot be run have a test of their own
-            assert type(error).__name__ in ("SkipRow", "InputError"), error
+        except (SkipRow, InputError):  # rows that cannot be run have a test of their own
+            continue
     assert len(reports) > 8
     refused = sum(not report.fits for report in reports)
     assert refused <= max(1, 0.02 * len(reports))
