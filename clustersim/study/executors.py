@@ -116,12 +116,25 @@ class Processes:
     def __init__(self, workers: int) -> None:
         self.workers = max(1, workers)
 
-    def _pool(self, payload: bytes, workers: int) -> ProcessPoolExecutor:
+    @contextlib.contextmanager
+    def _pool(self, payload: bytes, workers: int) -> Iterator[ProcessPoolExecutor]:
+        """Workers that have ended when the block is left; by an exception, at once: what is under way is given up."""
         import multiprocessing
 
         method = "fork" if _fork_is_safe() else "spawn"
         context = multiprocessing.get_context(method)
-        return ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(payload,))
+        pool = ProcessPoolExecutor(workers, mp_context=context, initializer=_start_worker, initargs=(payload,))
+        try:
+            yield pool
+        except BaseException:  # Ctrl-C, a dead worker, or nobody asks for the rest
+            for process in list((pool._processes or {}).values()):
+                process.kill()
+            # One that was writing leaves half a result; the pool's own thread waits for the rest of it until no writer is left.
+            pool._result_queue._writer.close()  # type: ignore[attr-defined]
+            raise
+        finally:
+            # Its own thread must have ended: Python's exit would wake it through a pipe that it may be closing just then.
+            pool.shutdown(wait=True, cancel_futures=True)
 
     def run(self, function: Function, shared: Any, tasks: Sequence[Task]) -> Iterator[tuple[Task, Any]]:
         payload = pickle.dumps((function, shared))
@@ -134,43 +147,24 @@ class Processes:
 
     def _until_broken(self, payload: bytes, queue: list[Task], suspects: list[Task]) -> Iterator[tuple[Task, Any]]:
         """Work through ``queue``; when a worker dies, leave the tasks that were in flight in ``suspects``."""
-        pool = self._pool(payload, min(self.workers, len(queue)))
         flying: dict[Future[Any], Task] = {}
         try:
-            while queue or flying:
-                while queue and len(flying) < 2 * self.workers:
-                    flying[pool.submit(_in_worker, queue[-1])] = queue[-1]
-                    queue.pop()
-                for future in wait(flying, return_when=FIRST_COMPLETED).done:
-                    result = future.result()
-                    yield flying.pop(future), result
+            with self._pool(payload, min(self.workers, len(queue))) as pool:
+                while queue or flying:
+                    while queue and len(flying) < 2 * self.workers:
+                        flying[pool.submit(_in_worker, queue[-1])] = queue[-1]
+                        queue.pop()
+                    for future in wait(flying, return_when=FIRST_COMPLETED).done:
+                        result = future.result()
+                        yield flying.pop(future), result
         except BrokenProcessPool:
             suspects.extend(flying.values())
-        except BaseException:  # Ctrl-C, or nobody asks for the rest: what is under way is given up, not waited for
-            _end(pool)
-            raise
-        finally:
-            pool.shutdown(wait=False, cancel_futures=True)
 
     def _alone(self, payload: bytes, task: Task) -> Any:
         for _ in range(ATTEMPTS):
-            pool = self._pool(payload, 1)
-            try:
+            with contextlib.suppress(BrokenProcessPool), self._pool(payload, 1) as pool:
                 return pool.submit(_in_worker, task).result()
-            except BrokenProcessPool:
-                continue
-            except BaseException:
-                _end(pool)
-                raise
-            finally:
-                pool.shutdown(wait=False, cancel_futures=True)
         return Failure(f"its worker process died {ATTEMPTS} times")
-
-
-def _end(pool: ProcessPoolExecutor) -> None:
-    """End the pool's workers at once; at the interpreter's exit they would else be waited for."""
-    for process in list((pool._processes or {}).values()):
-        process.terminate()
 
 
 def _fork_is_safe() -> bool:

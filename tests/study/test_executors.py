@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import multiprocessing
 import os
 import signal
 import socket
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -38,6 +40,11 @@ def dies_once(shared: dict[str, Any], task: int) -> int:
     return task
 
 
+def long_answer(shared: dict[str, Any], task: int) -> bytes:
+    """More than a pipe holds: its worker is writing most of the time."""
+    return bytes(30_000_000)
+
+
 @pytest.fixture(params=["serial", "processes"])
 def place(request: pytest.FixtureRequest) -> Iterator[Executor]:
     return Serial() if request.param == "serial" else Processes(2)
@@ -67,6 +74,18 @@ def test_a_task_that_always_kills_its_worker_is_given_up() -> None:
     results = dict(Processes(2).run(fragile, {"kill": True}, [0, 1, 2, 5, 6, 7, 8, 9]))
     assert results.pop(5) == Failure(f"its worker process died {ATTEMPTS} times")
     assert results == {task: task for task in (0, 1, 2, 6, 7, 8, 9)}
+
+
+def test_nothing_is_left_of_a_study_that_is_not_gone_on_with() -> None:
+    """A worker that is ended while it writes leaves half an answer, which nobody may wait for."""
+    results = Processes(2).run(long_answer, {}, list(range(40)))
+    before = threading.active_count()
+    next(results)
+    leaving = threading.Thread(target=results.close, daemon=True)  # type: ignore[attr-defined]
+    leaving.start()
+    leaving.join(30)
+    assert not leaving.is_alive()
+    assert (threading.active_count(), multiprocessing.active_children()) == (before, [])
 
 
 def test_a_local_dask_cluster_does_not_mind_another() -> None:
