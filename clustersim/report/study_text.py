@@ -51,14 +51,19 @@ def _shown(label: str, width: int = 34) -> str:
     return cut(printable(label), width)
 
 
+def _width(labels: Sequence[str]) -> int:
+    """How much of each label to show: so much that no two look alike."""
+    return next((width for width in (34, 60, 90) if len({_shown(label, width) for label in labels}) == len(set(labels))), 200)
+
+
 def _lines(outcomes: Sequence[Any]) -> list[list[str]]:
-    rows = []
+    rows, width = [], _width([outcome.label for outcome in outcomes])
     for outcome in outcomes:
         if outcome.error is not None and not any(outcome.replicas):
-            rows.append([_shown(outcome.label), *(["-"] * len(_COLUMNS))])
+            rows.append([_shown(outcome.label, width), *(["-"] * len(_COLUMNS))])
             continue
         told = outcome.summaries()
-        rows.append([_shown(outcome.label), *(_mean(told.get(metric), metric) for metric, _, _ in _COLUMNS)])
+        rows.append([_shown(outcome.label, width), *(_mean(told.get(metric), metric) for metric, _, _ in _COLUMNS)])
     return rows
 
 
@@ -91,7 +96,8 @@ def sweep_text(found: Sweep, metric: str) -> str:
         parts.append(f"Best {metric}: {_shown(best.label, 200)} ({_mean(told, metric)}).")
         alike = [rival.b for rival in found.rivals(metric) if rival.verdict == "undecided"]
         if alike:
-            parts.append(f"The data do not tell it from: {'; '.join(_shown(label) for label in alike[:6])}"
+            width = _width([outcome.label for outcome in found.outcomes])
+            parts.append(f"The data do not tell it from: {'; '.join(_shown(label, width) for label in alike[:6])}"
                          f"{' …' if len(alike) > 6 else ''}.")  # fmt: skip
         elif len(found.outcomes) > 1:
             parts.append("Each other point is worse, with 95 % confidence each.")

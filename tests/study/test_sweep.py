@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from clustersim.errors import InputError
+from clustersim.report.study_text import sweep_text
 from clustersim.scenario.schema import Scenario
 from clustersim.study.executors import Dask, Processes, Serial
 from clustersim.study.merging import merge
@@ -214,3 +215,11 @@ def test_ctrl_c_keeps_what_is_finished(small_yaml: str, table: str, tmp_path: Pa
     contents = Store(tmp_path).load()
     assert contents.records
     assert contents.torn_lines == 0
+
+
+def test_no_two_points_look_alike_in_the_table(small: Scenario) -> None:
+    found = sweep(small, over={"cluster.spare_nodes": [0], "checkpoint.interval": ["5 min", "20 min"]}, replicas=2)
+    rows = sweep_text(found, "ettr").splitlines()[1:3]
+    assert [row.split("  ")[0] for row in rows] == [
+        "cluster.spare_nodes=0, checkpoint.interval=5 min", "cluster.spare_nodes=0, checkpoint.interval=20 min"
+    ]  # fmt: skip
