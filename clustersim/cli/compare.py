@@ -71,20 +71,25 @@ def command(
     if json:
         print_json({**found.to_dict(), "recovery": recovery, "checkpoint": saving})
     else:
-        from clustersim.report.engines import differ_in_saving, engines_text
-        from clustersim.report.study_text import comparison_text
-        from clustersim.report.ways_back import strategies_text
-
-        say(comparison_text(found))
-        document = found.to_dict()
-        if differ_in_saving(loaded):
-            say(f"\n{engines_text(document['scenarios'], saving)}")
-        back = strategies_text(document["scenarios"], recovery, document["runs"])
-        if back:
-            say(f"\n{back}")
+        _tell(found, loaded, recovery, saving)
     failed = [outcome.label for outcome in found.outcomes if outcome.error is not None]
     if failed:
         raise NegativeAnswer(f"not simulated: {', '.join(failed)}")
+
+
+def _tell(found: Comparison, loaded: list[Any], recovery: list[Any], saving: list[Any]) -> None:
+    """Print the answer; ways to save and to come back where the scenarios differ in them."""
+    from clustersim.report.engines import differ_in_saving, engines_text
+    from clustersim.report.study_text import comparison_text
+    from clustersim.report.ways_back import strategies_text
+
+    say(comparison_text(found))
+    document = found.to_dict()
+    if differ_in_saving(loaded):
+        say(f"\n{engines_text(document['scenarios'], saving)}")
+    back = strategies_text(document["scenarios"], recovery, document["runs"])
+    if back:
+        say(f"\n{back}")
 
 
 def _names(files: list[str], loaded: list[Any]) -> list[str]:
