@@ -9,7 +9,9 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
-from typing import NoReturn
+from typing import Any, NoReturn
+
+import typer
 
 from clustersim.cli.app import Interrupted, ReaderGone, app
 from clustersim.cli.talk import say
@@ -90,10 +92,26 @@ def _plugin_failed(error: PluginError, arguments: Sequence[str] | None) -> int:
 
 def _run(arguments: Sequence[str] | None) -> int:
     try:
-        app(args=arguments if arguments is None else list(arguments), prog_name="clustersim", standalone_mode=True)
+        code = app(args=arguments if arguments is None else list(arguments), prog_name="clustersim", standalone_mode=False)
     except SystemExit as stop:
         return stop.code if isinstance(stop.code, int) else int(stop.code is not None)
-    return 0
+    except _WRONG_USAGE as error:
+        _say(_usage_sentence(error))
+        return int(error.exit_code)
+    return code if isinstance(code, int) else 0
+
+
+_WRONG_USAGE: Any = next(kind for kind in typer.BadParameter.__mro__ if kind.__name__ == "ClickException")
+"""What the parser of arguments raises; typer has no public name for it."""
+
+
+def _usage_sentence(error: Any) -> str:
+    """What is wrong with the arguments, on one line; the help of a group of commands that was called without one."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        return str(error.format_message())
+    path = error.ctx.command_path if getattr(error, "ctx", None) is not None else "clustersim"
+    told = " ".join(error.format_message().split()).rstrip(".")
+    return f"{path}: {told} ({path} -h tells its arguments)"
 
 
 def _closed() -> int:

@@ -72,6 +72,28 @@ def test_an_op_list_is_exported_again(cli: Cli, small: str) -> None:
     assert (ran.code, ran.err) == (2, "file: is missing\n")
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [(("run",), "clustersim run: Missing argument 'SCENARIO' (clustersim run -h tells its arguments)"),
+     (("run", "x", "--nope"), "clustersim run: No such option: --nope (clustersim run -h tells its arguments)"),
+     (("rum",), "clustersim: There is no command 'rum'; did you mean 'run'? (clustersim -h tells its arguments)"),
+     (("schedule", "export", "gpipe", "--pp", "0"), "clustersim schedule export: Invalid value for '--pp': ")],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)  # fmt: skip
+def test_wrong_usage_is_told_in_one_line(cli: Cli, arguments: tuple[str, ...], sentence: str) -> None:
+    ran = cli(*arguments)
+    assert (ran.code, ran.out) == (2, "")
+    assert ran.err.startswith(sentence)
+    assert len(ran.err.splitlines()) == 1
+
+
+@pytest.mark.parametrize("group", ["schedule", "fit"])
+def test_a_group_alone_tells_its_commands(cli: Cli, group: str) -> None:
+    ran = cli(group)
+    assert ran.code == 2
+    assert "Commands:" in ran.err
+
+
 @pytest.fixture
 def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A package that announces an optimizer with the entry-point group."""
