@@ -270,17 +270,15 @@ def refuse_if_all_wrong(outcomes: Sequence[Outcome]) -> None:
     """Raise what is wrong where no outcome has a result and keys are at fault in each: the input is, and not a point.
 
     Raises:
-        InputError: with what is wrong in any of them.
-        ImpossibleError: that of the first.
+        InputError: with what is wrong, or impossible, in any of them, where one is wrong.
+        ImpossibleError: that of the first, where all are impossible.
     """
     faults = [outcome.fault for outcome in outcomes if outcome.fault is not None]
     if not faults or len(faults) < len(outcomes):
         return
-    wrong = [fault for fault in faults if isinstance(fault, InputError)]
-    if len(wrong) == len(faults):
-        raise InputError(list(dict.fromkeys(problem for fault in wrong for problem in fault.problems)))
-    if not wrong:
-        raise faults[0]
+    if any(isinstance(fault, InputError) for fault in faults):
+        raise InputError(list(dict.fromkeys(problem for fault in faults for problem in fault.problems)))
+    raise faults[0]
 
 
 def task_size(replicas: int, workers: int) -> int:

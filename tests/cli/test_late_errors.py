@@ -193,6 +193,14 @@ class TestEveryCommand:
         assert wrong["error"].startswith("--over failures.0.mtbf: failures.0.mtbf: makes 'crash' strike")
         assert right["error"] is None
 
+    def test_points_of_which_one_is_wrong_and_one_impossible(self, cli: Cli) -> None:
+        """No point is left to be run: both are told, and nothing is answered."""
+        Path("good.yaml").write_text(job())
+        ran = cli("sweep", "good.yaml", "--over", "training.micro_batch=32,3", "--replicas", "1")
+        assert (ran.code, ran.out) == (2, "")
+        assert "parallelism: does not fit" in ran.err
+        assert "training.global_batch: 128 must be a multiple of micro_batch 3" in ran.err
+
     def test_a_range(self, cli: Cli) -> None:
         Path("good.yaml").write_text(job())
         ran = cli("importance", "good.yaml", "--range", "failures.0.mtbf=1 ns..2 ns", "--draws", "2", "--replicas", "2")
