@@ -94,7 +94,7 @@ def command(
     with resumable(out, "replicas" if target is None else ROUND) as kept, talk.progress("replicas") as progress:
         common: dict[str, Any] = {"replicas": replicas, "seed": seed, "executor": place, "progress": kept.counting(progress)}
         if optimum is not None:
-            _optimum(base, optimum, metric, out, json, common, bool(over or zipped or points))
+            _optimum(base, optimum, metric, out, json, talk, common, bool(over or zipped or points))
             return
         _sweep(base, template, _points(over, zipped, points), metric, out, json, talk,
                {**common, "until": target, "limit": limit, "shard": part})  # fmt: skip
@@ -144,9 +144,9 @@ def _write(folder: Path, found: Any, metric: str, name: str) -> None:
     write_atomically(folder / "report.html", sweep_page(found, metric, f"{name}: sweep"))
 
 
-def _optimum(
-    base: Any, text: str, metric: str, out: str | None, json: bool, common: dict[str, Any], other: bool
-) -> None:
+def _optimum(base: Any, text: str, metric: str, out: str | None, json: bool, talk: Talk, common: dict[str, Any],
+             other: bool) -> None:  # fmt: skip
+    from clustersim.report.documents import study_cautions
     from clustersim.report.study_text import optimum_text
     from clustersim.study.optimal import optimum
     from clustersim.study.ranges import Range
@@ -156,6 +156,7 @@ def _optimum(
     if other:
         raise InputError(Problem("--optimum", "searches one path; leave out --over, --zip and --points"))
     span = Range.parse(text, "--optimum")
+    talk.warn(study_cautions(base, [span.path]))
     found = optimum(base, span, metric=metric, references=references_of(base, span.path), store=out, **common)
     if out is not None:
         write_atomically(Path(out) / "optimum.json", to_json(found.to_dict()) + "\n")

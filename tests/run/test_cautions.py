@@ -188,7 +188,9 @@ class TestCommands:
 
     def test_not_what_the_points_of_a_study_set(self, cli: Callable[..., tuple[int, str, str]]) -> None:
         more = ["--replicas", "1", "--workers", "1"]
-        assert cli("sweep", "job.yaml", "--over", "checkpoint.interval=5 min,10 min", *more)[2] == ""
+        for points in (["--over", "checkpoint.interval=5 min,10 min"], ["--optimum", "checkpoint.interval=5 min..10 min"]):
+            assert cli("sweep", "job.yaml", *points, *more)[2] == ""
+            assert "repair.time: takes 2 h" in cli("sweep", "job.yaml", *points, "--set", "repair.time=2 h", *more)[2]
 
     @pytest.mark.parametrize(
         ("memory", "over", "told"),
