@@ -49,3 +49,28 @@ def test_too_few_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> N
     file.write_text("node,start_s,end_s\na,1,2\n", encoding="utf-8")
     assert guarded(["fit", "failures", str(file), "--nodes", "5"]) == 2
     assert "at least 3 primary faults" in capsys.readouterr().err
+
+
+DOWN_ALL_THE_TIME = "".join(f"a,{day},{day + 3},\n" for day in range(30))
+OVERLAPPING = "a,10,40,\na,20,60,\na,55,70,\na,90,,\n"
+
+
+@pytest.mark.parametrize(("rows", "nodes", "words"), [
+    (DOWN_ALL_THE_TIME, 1, "all nodes are down all the time"),
+    (OVERLAPPING, 500, None),
+    (OVERLAPPING, 1, None),
+])  # fmt: skip
+@pytest.mark.filterwarnings("error")
+def test_odd_logs_end_in_a_block_or_in_a_sentence(rows: str, nodes: int, words: str | None, tmp_path: Path,
+                                                  capsys: pytest.CaptureFixture[str]) -> None:  # fmt: skip
+    # Faults of nodes that are down, periods in which none is up, simulated logs without a fault.
+    file = tmp_path / "log.csv"
+    file.write_text(f"node,start_d,end_d,class\n{rows}", encoding="utf-8")
+    replicas = "3" if nodes > 1 else "0"
+    code = guarded(["fit", "failures", str(file), "--replicas", replicas, "--json", "-q", "--nodes", str(nodes)])
+    out, error = capsys.readouterr()
+    if words is None:
+        assert (code, error) == (0, "")
+        assert json.loads(out)["block"]["failures"]
+    else:
+        assert (code, error.startswith(f"{file}: {words}")) == (2, True)

@@ -104,5 +104,5 @@ def test_kaplan_meier_by_hand() -> None:
 
 
 def test_too_few_ends_are_refused() -> None:
-    with pytest.raises(ValueError, match="at least 2 observed ends"):
+    with pytest.raises(ValueError, match="at least 2 ends that were seen"):
         fit(Lifetimes.of([1.0, 2.0], [True, False]), "weibull")

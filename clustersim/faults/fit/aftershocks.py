@@ -41,6 +41,10 @@ def fit_aftershocks(log: FaultLog, clusters: Clusters, joint: Recurrent) -> Afte
     first = clusters.primary == np.arange(len(log))
     times = log.start_s[first]
     base, again = _background(log, clusters, joint, times)
+    known = base + again > 0  # a fault of a node that is down, while all others are, is none of a process of nodes that are up
+    if not known.any():
+        return NONE
+    times, base, again = times[known], base[known], again[known]
     lag = times[:, None] - times[None, :]
     earlier = lag > 0
     lag = np.where(earlier, lag, np.inf)

@@ -78,6 +78,8 @@ def gaps_after_repair(log: FaultLog) -> tuple[Array, np.ndarray, np.ndarray]:
         window's end where no fault followed), whether a fault followed, and the index of that fault (-1 if none).
         A fault during another's down time has a gap of 0.
     """
+    if not len(log):
+        return np.empty(0), np.empty(0, dtype=bool), np.empty(0, dtype=np.int64)
     order = np.lexsort((log.start_s, log.node))
     after = np.append(order[1:], -1)
     follows = np.append(log.node[order[1:]] == log.node[order[:-1]], False)[: len(order)]

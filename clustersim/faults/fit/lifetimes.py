@@ -115,7 +115,7 @@ def fit(data: Lifetimes, family: Family | str, *, intervals: bool = True) -> Fit
     chosen = FAMILIES[family] if isinstance(family, str) else family
     data = data.positive()
     if data.observed.sum() < 2:
-        raise ValueError(f"a {chosen.name} fit needs at least 2 observed ends, there are {int(data.observed.sum())}")
+        raise ValueError(f"lifetimes need at least 2 ends that were seen, longer than 0; there are {int(data.observed.sum())}")
     start = np.log(_rescaled_start(chosen, data))
     best, value = _maximise(chosen, data, start)
     values = tuple(float(item) for item in np.exp(best))

@@ -190,10 +190,14 @@ def fit_failures(log: FaultLog, *, calendar: bool = True, intervals: bool = True
         log=log, description=describe(log), clusters=clusters,
         recurrent=joint, aftershocks=fit_aftershocks(log, clusters, joint),
         repairs=fit_repairs(log, clusters, joint.failed, calendar=calendar, intervals=intervals),
-        fleet_gaps=compare(Lifetimes.of(gaps), intervals=intervals),
-        refaults=compare(Lifetimes.of(up, observed), intervals=intervals) if observed.sum() >= 2 else [],
+        fleet_gaps=_described(Lifetimes.of(gaps), intervals), refaults=_described(Lifetimes.of(up, observed), intervals),
         constant_rate_p=constant_rate_p(log.start_s, log.window_s),
         lemons=lemons(log))  # fmt: skip
+
+
+def _described(data: Lifetimes, intervals: bool) -> list[Fit]:
+    """Lifetime fits that only describe: none where there is too little to fit."""
+    return compare(data, intervals=intervals) if data.positive().observed.sum() >= 2 else []
 
 
 def number(value: float) -> float:

@@ -142,11 +142,13 @@ def fit_recurrent(log: FaultLog, clusters: Clusters, *, calendar: bool = True,
     """The joint fit of base rate, calendar, frailty and recurrence; of the delay families the one with the smaller AIC.
 
     Raises:
-        ValueError: with fewer than 3 primaries.
+        ValueError: with fewer than 3 primaries, or no time in which a node is up.
     """
     spells = spells_of(log, clusters)
     if spells.event.sum() < 3:
         raise ValueError(f"the joint fit needs at least 3 primary faults, there are {int(spells.event.sum())}")
+    if not (spells.end > spells.begin).any() and spells.population == int(spells.node.max()) + 1:
+        raise ValueError("all nodes are down all the time: the log shows no time in which one could have failed")
     fresh = spells.end[spells.event & ~(spells.age <= RECENT_S)]
     window = spells.window_s
     edges = best_edges(fresh, window) if calendar else np.array([0.0, window])
@@ -281,7 +283,8 @@ def _calendar(likelihood: _Likelihood, theta: Array, periods: Periods, again: Pe
     for at, (low, high) in enumerate(zip(periods.edges[:-1], periods.edges[1:], strict=True)):
         inside = np.clip(np.minimum(spells.end, high) - np.maximum(spells.begin, low), 0, None)
         exposure[at] += float((weight[spells.node] * inside).sum())
-    return Periods.of(periods.edges, (number + 0.5) / exposure)
+    seen = exposure > 0  # of a period in which no node is up nothing is known
+    return Periods.of(periods.edges, np.divide(number + 0.5, exposure, out=np.ones(len(exposure)), where=seen))
 
 
 def _failed(likelihood: _Likelihood, theta: Array, periods: Periods, again: Periods) -> Array:

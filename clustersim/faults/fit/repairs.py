@@ -75,6 +75,8 @@ def fit_repairs(log: FaultLog, clusters: Clusters, failed: Array | None = None, 
     shared = clusters.shared
     keep = ~shared & (log.down_s > 0)
     data = Lifetimes.of(log.down_s[keep], log.closed[keep])
+    if (seen := int(data.observed.sum())) < 2:
+        raise ValueError(f"the fit of repair times needs 2 repairs or more that have ended and took time, there are {seen}")
     overall = compare(data, intervals=intervals)
     returns = mass_returns(log, clusters) if calendar else ()
     widths = [width for width in SEARCHED_S if calendar and log.window_s >= 2 * width]

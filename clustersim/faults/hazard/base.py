@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from clustersim.faults.hazard.calendar import Clock
+from clustersim.faults.hazard.calendar import LONGEST_S, Clock
 from clustersim.faults.hazard.lifetime import Array, ages_after_burn_in, stationary_ages
 from clustersim.faults.process import Site
 
@@ -41,7 +41,7 @@ class BaseStream:
         self._cumulated: Array | None = None if weights is None else np.cumsum(weights)
         self._unit_s = cause.mtbf / each
         self._total = float(group.drawn if weights is None else self._cumulated[-1])  # type: ignore[index]
-        self._mean_s = self._unit_s / self._total
+        self._last = clock.read(LONGEST_S if math.isinf(site.horizon_s) else site.horizon_s)
         self._reading = 0.0
         self._gaps: list[float] = []
         self._aims: list[int] = []
@@ -49,8 +49,12 @@ class BaseStream:
         self.advance()
 
     def advance(self) -> None:
-        """Move to the next fault on a machine that exists."""
+        """Move to the next fault on a machine that exists; never, where none comes in a time that is asked for: all frailty
+        may lie with machines that do not exist."""
         while True:
+            if self._reading > self._last or self._total == 0:
+                self.next_s, self.node = math.inf, self._group.first
+                return
             if not self._gaps:
                 self._refill()
             self._reading += self._gaps.pop()
@@ -67,11 +71,10 @@ class BaseStream:
         self._weights[at] = weight
         self._cumulated = np.cumsum(self._weights)
         self._total = float(self._cumulated[-1])
-        self._mean_s = self._unit_s / self._total
         self._gaps, self._aims = [], []  # the next fault stays, those behind it are drawn anew
 
     def _refill(self) -> None:
-        self._gaps = self._rng.exponential(self._mean_s, _BATCH).tolist()
+        self._gaps = self._rng.exponential(self._unit_s / self._total, _BATCH).tolist()
         points = self._rng.random(_BATCH) * self._total
         where = points.astype(np.int64) if self._cumulated is None else np.searchsorted(self._cumulated, points, side="right")
         self._aims = np.minimum(where, self._group.drawn - 1).tolist()
