@@ -139,12 +139,14 @@ def given_of(step: StepModel) -> list[str]:
 
 
 def cautions_of(step: StepModel, flop: StepFlop, gpus: int, memory: dict[str, Any]) -> Iterator[Problem]:
-    """Memory without room for usual fragmentation; recomputation of what the model has not; and a step time that is given
-    and that no GPU could reach: its model FLOP ÷ (time × GPUs × peak) is above 1."""
+    """Memory without room for usual fragmentation; recomputation of what the model has not; a precision that the GPU has not;
+    and a step time that is given and that no GPU could reach: its model FLOP ÷ (time × GPUs × peak) is above 1."""
     if memory["tight"]:
         yield Problem("parallelism", memory["verdict"])
     if lacking := nothing_to_recompute(step.plan.model, step.plan.training.recompute):
         yield Problem("training.recompute.ops", "part of it recomputes nothing: " + "; ".join(lacking))
+    for told in _lacking_precision(step):
+        yield Problem("training.precision", told)
     given = step.plan.training.step_time
     if given is None:
         return
@@ -154,6 +156,15 @@ def cautions_of(step: StepModel, flop: StepFlop, gpus: int, memory: dict[str, An
         share = f"{mfu:.4g} %" if mfu < 1000 else f"{mfu:,.0f} %"
         told = f"{about(given)} a step is faster than the GPUs' peak, an MFU of {share}; there it takes {about(least)}"
         yield Problem("training.step_time", told)
+
+
+def _lacking_precision(step: StepModel) -> Iterator[str]:
+    """GPU types that compute in a wider precision than is asked for; mxfp8 is fp8 with scales of its own."""
+    asked = step.plan.training.precision
+    for gpu in {gpu.name: gpu for gpu in step.costs.gpus}.values():
+        native = Device(gpu).native(asked)
+        if native != asked and (asked, native) != ("mxfp8", "fp8"):
+            yield f"{gpu.name} has no {asked}: it computes in {native}, and MFU is a share of that peak"
 
 
 def interval_of(step: StepModel, time: StepTime) -> tuple[float, float] | None:

@@ -38,13 +38,17 @@ class Device:
         Raises:
             InputError: when no wider precision exists either.
         """
-        for name in _wider(precision):
-            if name in self.gpu.peak:
-                return self.gpu.peak[name]
+        native = self.native(precision)
+        if native in self.gpu.peak:
+            return self.gpu.peak[native]
         known = ", ".join(self.gpu.peak)
         raise InputError(
             Problem("training.precision", f"GPU {self.gpu.name} has no peak for {precision} or wider; it has: {known}")
         )
+
+    def native(self, precision: str) -> str:
+        """What the GPU computes in where ``precision`` is asked for: the same, or the next wider one that it has."""
+        return next((name for name in _wider(precision) if name in self.gpu.peak), precision)
 
     def unit(self, precision: str) -> MatrixUnit:
         """What matrix products in ``precision`` run on."""
@@ -54,7 +58,7 @@ class Device:
         return cached
 
     def _unit(self, precision: str) -> MatrixUnit:
-        native = next((name for name in _wider(precision) if name in self.gpu.peak), precision)
+        native = self.native(precision)
         share = self.gpu.efficiency.gemm.get(native, DEFAULT_GEMM)  # type: ignore[call-overload]
         peak = self.peak(precision)
         base = self.gpu.peak.get("bf16", self.gpu.peak.get("fp16", peak))
