@@ -10,7 +10,18 @@ from typing import TYPE_CHECKING, Any
 from clustersim.report.course import Course, colour_of
 from clustersim.report.curves import Curve, Panel, panels
 from clustersim.report.page import facts, figure, section, table
-from clustersim.report.summary import Answer, costs_of, duration, mean, number, percent, quantity, short, span
+from clustersim.report.summary import (
+    Answer,
+    between_s,
+    costs_of,
+    duration,
+    mean,
+    number,
+    percent,
+    quantity,
+    short,
+    span,
+)
 from clustersim.report.svg import Bar, Estimate, intervals, waterfall
 
 if TYPE_CHECKING:
@@ -52,7 +63,6 @@ def answer_section(answer: Answer, story: Story | None, course: Course | None, g
         "The answer",
         f'<p class="answer">{sentence(answer)}</p>',
         facts(headline(answer)),
-        '<p class="note">* mean over replicas with interruptions</p>' if run["mtti_s"] else "",
         f'<div class="two"><div>{left}</div><div>{right}</div></div>',
         change_first(gains),
     )
@@ -101,7 +111,7 @@ def headline(answer: Answer) -> list[tuple[str, str, str]]:
         ("MFU of a step", f"{step['mfu']:.1%}"),
         ("MFU over the run", percent(run["effective_mfu"])),
         ("interruptions", number(run["interruptions"])),
-        ("one every *", span(run["mtti_s"])),
+        ("one every", "–" if (between := between_s(run)) is None else duration(between)),
         ("GPU-hours", quantity(run["gpu_hours"])),
         ("replicas", str(answer.document["replicas"])),
     ]

@@ -210,8 +210,8 @@ def method_section(answer: Answer, provenance: dict[str, Any]) -> str:
         "spares, repair, storage, saves and recovery, and asks the step model for the step's time. "
         "Intervals are 95 % intervals of the mean over replicas (Student's t): "
         "they hold luck, not the error of the inputs or of the models. "
-        "“One every” (mtti_s) is a mean over those replicas that were interrupted at all: where many were not, "
-        "wall time ÷ interruptions of all replicas together is longer."
+        "“One every” is wall time ÷ interruptions of all replicas together; mtti_s below is a mean over those replicas that "
+        "were interrupted at all, and shorter where many were not."
     )
     names = ("mean", "sd", "p05", "p50", "p95")
     rows = [

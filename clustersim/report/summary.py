@@ -73,11 +73,18 @@ def run_summary(answer: Answer) -> str:
     return "\n".join(line for part in lines for line in wrapped(part))
 
 
-def _interruptions(run: Json) -> str:
-    # Of all replicas together: the mean of mtti_s leaves out those without an interruption, and is too short where
-    # they are few.
+def between_s(run: Json) -> float | None:
+    """Seconds from one interruption to the next, of all replicas together; null without one.
+
+    The mean of ``mtti_s`` leaves out the replicas without an interruption, and is too short where they are many.
+    """
     count, wall_s = mean(run["interruptions"]), mean(run["wall_s"])
-    every = f", one every {duration(wall_s / count)}" if count and wall_s else ""
+    return wall_s / count if count and wall_s else None
+
+
+def _interruptions(run: Json) -> str:
+    between = between_s(run)
+    every = f", one every {duration(between)}" if between is not None else ""
     lost = mean(run.get("steps_lost"))
     twice = duration(mean(run["lost_work_s"])) + ("" if lost is None else f" ({lost:,.0f} steps)")
     return f"  interruptions   {number(run['interruptions'])}{every}; {twice} done twice"

@@ -186,8 +186,9 @@ def _cell(row: dict[str, Any] | None, metric: str, low: float, high: float) -> s
 
 
 def _rounded(value: float) -> str:
-    """Two figures: ``54 k``, ``0.0031``."""
-    return short(float(f"{value:.2g}")) if abs(value) >= 1000 else f"{value:.2g}"
+    """Two figures: ``54 k``, ``110``, ``0.0031``."""
+    rounded = float(f"{value:.2g}")
+    return short(rounded) if abs(value) >= 1000 else f"{rounded:g}"
 
 
 def rivals_table(rivals: Sequence[Difference], said: Mapping[str, str] | None = None, unit: str = "") -> str:

@@ -142,3 +142,18 @@ def test_rare_interruptions_are_as_rare_as_they_are() -> None:
     run = {"wall_s": told(2 * 86400.0), "interruptions": told(0.25), "mtti_s": told(2 * 86400.0), "lost_work_s": told(0.0)}
     assert "one every 8 d" in _interruptions(run)
     assert "one every" not in _interruptions({**run, "interruptions": told(0.0), "mtti_s": None})
+
+
+def test_page_and_text_tell_the_same_time_between_interruptions() -> None:
+    from clustersim.report.run_answer import headline
+
+    rare = answer(LEDGER, wall_s=of(2 * 86400.0), interruptions=of(0.25, 0.1), mtti_s=of(2 * 86400.0))
+    assert "one every 8 d" in run_summary(rare)
+    assert ("one every", "8 d", "") in headline(rare)
+    assert ("one every", "–", "") in headline(answer(LEDGER, interruptions=of(0.0), mtti_s=None))
+
+
+def test_half_an_interval_has_two_figures_and_no_exponent() -> None:
+    from clustersim.report.sweep_page import _rounded
+
+    assert [_rounded(value) for value in (0.00312, 5.23, 52.1, 113.0, 1130.0)] == ["0.0031", "5.2", "52", "110", "1.1 k"]
