@@ -72,15 +72,17 @@ class ResultFolder:
         write_text(self.folder / "summary.json", f"{text}\n")
         return self.folder
 
-    def _gains(self, answer: Answer) -> list[Gain]:
-        """What single changes bring; nothing where the run was broken off or given up."""
+    def _gains(self, answer: Answer) -> list[Gain] | str:
+        """What single changes bring; nothing where the run was broken off or given up, a sentence where it would take long."""
         from clustersim.study.replicas import prepared_for
-        from clustersim.study.sensitivity import sensitivities
+        from clustersim.study.sensitivity import sensitivities, too_long
 
         if answer.interrupted or answer.document["given_up"]:
             return []
-        seed = answer.document["seed"]
-        return sensitivities(answer.scenario, prepared_for(answer.scenario), seed, self._story.goodput)
+        seed, prepared = answer.document["seed"], prepared_for(answer.scenario)
+        return too_long(answer.scenario, prepared, seed) or sensitivities(
+            answer.scenario, prepared, seed, self._story.goodput
+        )
 
 
 def _synced(path: Path) -> Path:

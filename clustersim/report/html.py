@@ -35,13 +35,13 @@ LINKS = (
 )
 
 
-def report_page(answer: Answer, story: Story | None = None, gains: list[Gain] | None = None) -> str:
+def report_page(answer: Answer, story: Story | None = None, gains: list[Gain] | str | None = None) -> str:
     """The whole page as HTML text.
 
     Args:
         answer: the scenario and its document.
         story: what the replicas did; None: the page has no curves and no timeline.
-        gains: what single changes bring (see ``clustersim.study.sensitivity``); None: they are not shown.
+        gains: what single changes bring (see ``clustersim.study.sensitivity``); None: they are not shown; a sentence: why not.
     """
     from clustersim.pipeline.step import StepModel
     from clustersim.report.step_view import page_view

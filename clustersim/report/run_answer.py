@@ -49,7 +49,7 @@ MEANING = {
 }
 
 
-def answer_section(answer: Answer, story: Story | None, course: Course | None, gains: Sequence[Gain]) -> str:
+def answer_section(answer: Answer, story: Story | None, course: Course | None, gains: Sequence[Gain] | str) -> str:
     """The first screen."""
     run = answer.document["run"]
     left = figure(
@@ -215,10 +215,12 @@ def _scale(most: float) -> tuple[float, str]:
     return 1.0, "1"
 
 
-def change_first(gains: Sequence[Gain]) -> str:
-    """Single changes with their gains, the largest first."""
+def change_first(gains: Sequence[Gain] | str) -> str:
+    """Single changes with their gains, the largest first; or the sentence that says why they are not told."""
     if not gains:
         return ""
+    if isinstance(gains, str):
+        return f'<p class="note">{escape(gains)}</p>'
     rows = [
         Estimate(gain.change.name.split(" (")[0], 100 * gain.relative, *_ends(gain), _said(gain), _colour(gain))
         for gain in gains

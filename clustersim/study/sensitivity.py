@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from clustersim.distributions import Constant
 from clustersim.errors import ClusterSimError
+from clustersim.run.job import Job
 from clustersim.run.simulate import prepare, run_replica
 from clustersim.study.statistics import Difference, difference
 
@@ -26,6 +27,9 @@ REPLICAS = (6, 40)
 STRIKES = 250
 """Failures that the pairs should see in all. A small change moves a save past a failure only now and then, and then by a
 whole interval: few failures would show no gain in most samples and an interval far too narrow."""
+MOST_EVENTS = 4_000_000
+"""Events that all pairs of all changes may take together: half a minute. Counted, not timed, so that what is told does not
+depend on the machine."""
 SPARES = 4
 METRIC = "goodput_tokens_per_s"
 SCHEDULES = ("interleaved-1f1b", "zb-v", "zb-h1", "1f1b")
@@ -132,6 +136,19 @@ def pairs_for(prepared: Prepared) -> int:
     least, most = REPLICAS
     strikes = wall_s / prepared.mtbf_s
     return max(least, min(most, math.ceil(STRIKES / strikes) if strikes > 0 else least))
+
+
+def too_long(scenario: Scenario, prepared: Prepared, seed: int) -> str | None:
+    """Why the gains are not worth waiting for: what they would take in events, by replica 0; None where they are."""
+    job = Job(prepared, seed, 0, events=False)
+    job.run()
+    events = job.clock.played * pairs_for(prepared) * (len(changes_of(scenario)) + 1)
+    if events <= MOST_EVENTS:
+        return None
+    return (
+        f"What to change first is left out: a replica takes {job.clock.played:,} events, and single changes would take "
+        f"{events:,} in all (at most {MOST_EVENTS:,} are played). `clustersim compare` runs the changes that you name."
+    )
 
 
 def sensitivities(

@@ -20,7 +20,7 @@ from clustersim.run.log import Entry, Log
 from clustersim.run.result import RunResult
 from clustersim.scenario.load import load
 from clustersim.study.replicas import prepared_for
-from clustersim.study.sensitivity import changes_of, sensitivities
+from clustersim.study.sensitivity import changes_of, sensitivities, too_long
 from tests.report.reports import HOSTILE, SMALL, small, small_page, told
 
 
@@ -155,6 +155,20 @@ def test_sensitivities_follow_the_scenario() -> None:
     lost = 1 - run["ettr"]["mean"]
     assert -0.5 * lost < rarer < lost
     assert [gain.relative for gain in gains] == sorted((gain.relative for gain in gains), reverse=True)
+
+
+def test_changes_that_would_take_long_are_left_out_with_the_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The work is counted in events, so that the page does not depend on the machine."""
+    answer, story, _ = small()
+    prepared = prepared_for(answer.scenario)
+    assert too_long(answer.scenario, prepared, 0) is None
+    monkeypatch.setattr("clustersim.study.sensitivity.MOST_EVENTS", 100)
+    why = too_long(answer.scenario, prepared, 0)
+    assert why is not None
+    assert why == too_long(answer.scenario, prepared, 0)
+    page = report_page(answer, story, why)
+    assert "What to change first is left out: a replica takes " in page
+    assert "gain in tokens a second" not in page
 
 
 def test_a_change_without_effect_gains_nothing_at_all() -> None:
