@@ -24,9 +24,9 @@ class ByteRobust(MemoryEngine, kind="byterobust"):
     planning: Seconds = 0.02
 
     def placement(self, site: SaveSite) -> Placement | None:
-        """The part of a node lies half the job away: outside of its pipeline, and of its rack and domain."""
-        nodes = site.cluster.nodes
-        return Ring(self.copies, max(1, nodes // self.copies)) if nodes > 1 else None
+        """The part of a node lies half the job away: outside of its pipeline, and of its rack and domain; in a job of one node,
+        on that node, with which it is gone."""
+        return Ring(self.copies, max(1, site.cluster.nodes // self.copies))
 
     def save(self, site: SaveSite) -> tuple[Transfer, ...]:
         """What the next step does not hide, then copies in host memory."""

@@ -41,8 +41,8 @@ class MultiLevel(CheckpointEngine, kind="multi-level", aliases=("scr", "veloc"))
         return Tier.HOST if self.local == "host" else Tier.DISK
 
     def placement(self, site: SaveSite) -> Placement | None:
-        """A partner half the job away."""
-        return Ring(2, max(1, site.cluster.nodes // 2)) if self.partner_every and site.cluster.nodes > 1 else None
+        """A partner half the job away; in a job of one node the node itself, with which the copy is gone."""
+        return Ring(2, max(1, site.cluster.nodes // 2)) if self.partner_every else None
 
     def flushes_every(self, site: SaveSite) -> int:
         """Saves from one on shared storage to the next."""

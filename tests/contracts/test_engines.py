@@ -194,3 +194,13 @@ def test_the_cost_of_a_run_does_not_grow_with_its_saves(kind: str) -> None:
     result, events = counted(Prepared(scenario(kind, steps=10**7), 1.0))
     assert result.steps == 10**7
     assert events < 10
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_job_of_one_node_comes_back_from_storage_alone(kind: str) -> None:
+    # There is no peer: what lay in the node's memory, or was sent to "another", is gone with it.
+    engine = {"kind": kind, "interval": {"steps": 5}, **LEVELS.get(kind, {})}
+    made = build(nodes=1, gpus=2, spares=2, stages={"start": 2.0, "communicators": 1.0}, storage=SLOW, checkpoint=engine,
+                 steps=40, failures=[planted(27.0, 55.0, severity="node", detection=0.5, lasting=7.0)])  # fmt: skip
+    back = [entry.subject for entry in run(made).log.entries() if entry.event == "rollback"]
+    assert set(back) == {"shared"}
