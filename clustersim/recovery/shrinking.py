@@ -131,6 +131,10 @@ class Oobleck(Shrinking, kind="oobleck"):
     rejoining: Stage | None = Stage(time=Constant(value=100.0))
     """Adding one: over 100 s, there."""
 
+    def keeps(self, job: JobView) -> bool:
+        """Another pipeline must hold the layers that are lost: a template says who computes them, not where their state is."""
+        return job.ground.copied(job.loss.places) and super().keeps(job)
+
     def conditions(self, away: frozenset[int], ground: Ground) -> Conditions | None:
         """All pipelines together are slower by the ratio of their speeds."""
         lost: dict[int, int] = {}

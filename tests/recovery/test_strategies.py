@@ -274,6 +274,16 @@ def test_rerouting_gives_a_stage_its_lost_share() -> None:
     assert conditions("reroute", made, 4, 5, 6, 7) is None  # no replica has the stage any more
 
 
+@pytest.mark.parametrize(("replicas", "places", "kept"), [(1, {1}, False), (4, {4}, True), (4, {4, 5}, True), (4, {4, 5, 6, 7}, False)])
+def test_oobleck_keeps_what_another_pipeline_holds(replicas: int, places: set[int], kept: bool) -> None:
+    # A pipeline of fewer nodes can compute all layers, but the state of those that were lost must lie somewhere.
+    made = pipes() if replicas == 4 else build(nodes=4, steps=10).replace({**PIPES, "parallelism.dp": 1})
+    cause = ComponentFailure.build({"mtbf": 1e6, "severity": "node", "name": "x"})
+    loss = NOTHING.also(cause, frozenset(places), False, 1.0)
+    strategy = RecoveryStrategy.build("oobleck")
+    assert strategy.keeps(Snapshot(ground_of(made), loss, True, 4)) is kept
+
+
 def test_oobleck_spreads_the_batch_by_speed() -> None:
     # 8 layers on 4 nodes are 2 each; on 3 nodes ⌈8 ÷ 3⌉ = 3: two thirds of the speed. A pipeline two short drops out.
     made = pipes()
