@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 from clustersim.checkpoint.played import PlayedPattern, PlayedStretch
 from clustersim.run.job import Job
 from clustersim.run.prepared import Prepared
-from clustersim.run.result import RunResult
 from clustersim.scenario.schema import Scenario
-from tests.contracts.test_engines import KINDS, instants, run, scenario
+from tests.contracts.test_engines import KINDS, assert_same, instants, run, scenario
 from tests.run.synthetic import counted, planted
 
 MEETING: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
@@ -42,18 +41,6 @@ def meeting(name: str, *times: float, severity: str = "node", **keys: Any) -> Sc
     return made.replace(others) if others else made
 
 
-def same(left: RunResult, right: RunResult) -> None:
-    """Wall time, ledger, copies and rollbacks agree."""
-    assert left.wall_s == pytest.approx(right.wall_s, rel=1e-9)
-    assert left.ledger_s == pytest.approx(right.ledger_s, abs=1e-6)
-    logs = []
-    for result in (left, right):
-        kept = (e for e in result.log.entries() if e.event in ("save_durable", "rollback", "resume"))
-        logs.append(sorted((e.event, e.subject, e.step or 0, e.time_s) for e in kept))
-    assert [entry[:3] for entry in logs[0]] == [entry[:3] for entry in logs[1]]
-    assert [entry[3] for entry in logs[0]] == pytest.approx([entry[3] for entry in logs[1]], rel=1e-9, abs=1e-7)
-
-
 @pytest.mark.parametrize("name", MEETING)
 def test_these_meet(name: str) -> None:
     assert isinstance(Prepared(meeting(name), 1.0).pattern, PlayedPattern)
@@ -64,7 +51,7 @@ def test_these_meet(name: str) -> None:
 def test_by_arithmetic_and_by_events(name: str, severity: str) -> None:
     for first in (3.2, 11.7, 19.05):
         made = meeting(name, first, first + 6.125, severity=severity)
-        same(run(made), run(made, jump=False))
+        assert_same(run(made), run(made, jump=False))
 
 
 @pytest.mark.prove
@@ -74,7 +61,7 @@ def test_a_failure_after_every_event(name: str, severity: str) -> None:
     # At the very instant the rounding of two ways to add up decides whether a flow has ended.
     for instant in instants(run(meeting(name, 23.5))):
         made = meeting(name, instant + 1e-5, severity=severity)
-        same(run(made), run(made, jump=False))
+        assert_same(run(made), run(made, jump=False))
 
 
 @settings(max_examples=60, deadline=None)
@@ -83,7 +70,7 @@ def test_a_failure_after_every_event(name: str, severity: str) -> None:
 def test_any_disturbances(name: str, step: float, failures: list[float], outages: list[float], busy: str) -> None:
     made = meeting(name, when_busy=busy).replace("failures", [
         planted(*failures, detection=0.5), planted(*outages, severity="storage", lasting=7.0)])  # fmt: skip
-    same(*(Job(Prepared(made, step, jump=jump), 0, 0).run() for jump in (True, False)))
+    assert_same(*(Job(Prepared(made, step, jump=jump), 0, 0).run() for jump in (True, False)))
 
 
 @settings(max_examples=60, deadline=None)
@@ -96,7 +83,7 @@ def test_any_engine_with_any_depth(kind: str, depth: int, steps: int, queued: bo
             "copy_bandwidth": copies, "when_busy": busy, "slowdown": slowdown}  # fmt: skip
     made = scenario(kind, *failures, **keys).replace({
         "cluster.node.host_memory_bandwidth": memory, "cluster.node.nic_bandwidth": 1e6})  # fmt: skip
-    same(run(made), run(made, jump=False))
+    assert_same(run(made), run(made, jump=False))
 
 
 @settings(max_examples=60, deadline=None)
@@ -105,7 +92,7 @@ def test_any_engine_with_any_depth(kind: str, depth: int, steps: int, queued: bo
 def test_saves_are_left_out_at_any_interval(kind: str, interval: float, step: float, depth: int, slowdown: float) -> None:
     # An interval that is no whole number of steps: the saves that fall due meanwhile are counted in time, not in steps.
     made = scenario(kind, steps=60, snapshots=depth, staging=None, interval=interval, when_busy="skip", slowdown=slowdown)
-    same(*(Job(Prepared(made, step, jump=jump), 0, 0).run() for jump in (True, False)))
+    assert_same(*(Job(Prepared(made, step, jump=jump), 0, 0).run() for jump in (True, False)))
 
 
 @pytest.mark.parametrize("name", MEETING)

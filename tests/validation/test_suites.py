@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from clustersim.validation.predict import step_result
 from clustersim.validation.report import Report, chosen_suites, run
-from clustersim.validation.rows import packaged
+from clustersim.validation.rows import Row, packaged
 from clustersim.validation.suites import SUITES, irregular_vtrain
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "validation.json"
@@ -78,8 +79,8 @@ def test_every_bound_is_kept(report: Report) -> None:
     assert report.over == []
 
 
-def test_rows_outside_the_bound_on_the_choice_are_named_by_layout_and_never_by_error() -> None:
-    """All 25 pipelines of TP 2 and 4, whether predicted well or not, and four single runs without a pipeline."""
+def test_rows_outside_the_bound_on_the_choice() -> None:
+    """All 25 pipelines of TP 2 and 4, whether predicted well or not, and four runs without a pipeline."""
     rows = packaged("vtrain-multi")
     apart = [row for row in rows if irregular_vtrain(row)]
     pipelines = [row for row in rows if row.text("tp") in ("2", "4") and row.text("pp") != "1"]
@@ -88,6 +89,27 @@ def test_rows_outside_the_bound_on_the_choice_are_named_by_layout_and_never_by_e
     assert all(row.text("pp") == "1" for row in apart if row not in pipelines)
     only = next(suite for suite in SUITES if suite.bound.regret is not None)
     assert (only.name, [suite.name for suite in SUITES if suite.bound.regret is not None]) == ("vtrain-layouts", [only.name])
+
+
+def test_runs_without_a_pipeline_outside_that_bound_are_those_that_leave_their_sweep() -> None:
+    """Measured ÷ predicted of the nearest of the next microbatch sizes: theirs is off by over a tenth, any other by 5 % at most."""
+    sweeps: dict[tuple[str | None, str | None], list[tuple[Row, float]]] = {}
+    for row in packaged("vtrain-multi"):
+        if row.text("pp") == "1":
+            result = step_result(row)
+            assert result.measured and result.predicted
+            key = row.text("model_name"), row.text("tp")
+            sweeps.setdefault(key, []).append((row, result.measured / result.predicted))
+    off = {True: [], False: []}  # type: dict[bool, list[float]]
+    for rows in sweeps.values():
+        rows.sort(key=lambda pair: pair[0].whole("micro_batch") or 0)
+        for place, (row, ratio) in enumerate(rows):
+            beside = [other for _, other in rows[max(0, place - 1) : place] + rows[place + 1 : place + 2]]
+            if beside:
+                off[irregular_vtrain(row) is not None].append(min(abs(ratio / other - 1) for other in beside))
+    assert len(off[True]) == 4
+    assert min(off[True]) > 0.1
+    assert max(off[False]) < 0.05
 
 
 def test_names_are_unique_and_bounds_positive() -> None:
